@@ -1,8 +1,8 @@
-"""Configuration: one declaration per key, and everything that follows from it.
+"""Configuration: one declaration per key, from which everything else is derived.
 
-key           what a declaration says; parsing and printing of values; ConfigError
+key           the declaration of a key; parsing and printing of values; ConfigError
 effect        whether a key is honoured, without effect, warned about or refused
-rules         the rules that values obey
+rules         validators for values, each with its error message
 keys/         the declarations, by subject
 attributes    every key as a typed attribute, generated from the declarations
 aliases       other spellings
@@ -12,13 +12,13 @@ broker_config a broker's layers and typed values
 broker_overrides  dynamic values before they are stored
 client_metrics subscriptions to metrics of clients
 topic_config  a topic's and a group's overrides over the broker's values
-describe      what DescribeConfigs answers
-listeners     where the broker listens and what it tells clients
-listener_keys keys that stand for one listener (listener.name.<name>.…)
+describe      the answer to DescribeConfigs
+listeners     addresses that the broker binds and advertises
+listener_keys keys of one listener (listener.name.<name>.…)
 listener_security  the security settings of one listener, typed
-secrets       ${file:…} and ${env:…} in our own configuration
+secrets       ${file:…} and ${env:…} in the broker's configuration file
 reference     writes docs/reference/configuration.md
-files/        the default configuration files that `headrace configs init` writes; config/ in the repository leads there
+files/        the default configuration files that `headrace configs init` writes; config/ in the repository links there
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Other spellings that are taken for a key.
+"""Alternative spellings of keys that Headrace accepts.
 
-Books and courses spell some keys otherwise than Kafka does; a file copied from one works here.
+Some books and courses misspell keys; a file copied from one works.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A broker's configuration: layers of text, and the typed values that follow from them.
+"""A broker's configuration: layers of text, and the typed values of the keys.
 
     dynamic, this broker  →  dynamic, all brokers  →  server.properties  →  default      (the first that has it wins)
 
-Built once at the start (`load_broker_config`: a wrong value stops the start) and again whenever a dynamic value changes
-(`with_dynamic`: a wrong value that is already stored is left out with a warning, so that it cannot stop a restart).
-Immutable; whoever holds one sees one moment's settings.
+The broker builds it at the start (`load_broker_config`: a wrong value stops the start) and again when a dynamic value
+changes (`with_dynamic`: it ignores a wrong stored value with a warning, so that the value cannot stop a restart). It is
+immutable, so each holder sees consistent settings.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.config.listener_keys import listener_key, listener_keys
 from headrace.config.secrets import with_secrets
 from headrace.config.unknown_keys import refuse_unknown_protection, unknown_key_warning
 
-# What Kafka's own sample file sets for a single broker. It cannot hold three copies of its internal topics, and with
-# Kafka's default delay the first reader of every new group waits three seconds for members that never come.
+# The values of Kafka's sample file for a single broker. It cannot have three replicas of its internal topics, and with
+# Kafka's default delay the first consumer of every new group waits three seconds for other members.
 _STANDING_ALONE = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
@@ -35,14 +35,14 @@ _ATTRIBUTES = attribute_names(BROKER_KEYS, but="log.dirs")
 
 
 def load_broker_config(properties: Mapping[str, str]) -> BrokerConfig:
-    """The configuration that `server.properties` (and `--set key=value` laid over it) gives. Only here are references
-    to secrets replaced (`${file:…}`, `${env:…}`): never in what a client sends."""
+    """The configuration from `server.properties`, overridden by `--set key=value`. Only this function replaces
+    references to secrets (`${file:…}`, `${env:…}`), never in values that a client sends."""
     return BrokerConfig(with_secrets(properties))
 
 
 class BrokerConfig(BrokerAttributes):
-    """`config.num_partitions` is the value of `num.partitions` in force: None where nothing is set and there is no
-    default. `config["num.partitions"]` is for callers that have the name of a key as text."""
+    """`config.num_partitions` is the effective value of `num.partitions`, or None if it is not set and has no default.
+    `config["num.partitions"]` is for callers that have the name of a key as text."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class BrokerConfig(BrokerAttributes):
         self.dynamic_of_listeners: Mapping[str, str] = MappingProxyType(
             {key.name: text for key, text in listener_keys(dynamic_broker) if key.changes_while_running}
         )
-        """Certificates that were changed while the broker ran; what they hold is checked where it is read."""
+        """Certificates that were changed while the broker runs. The code that loads them checks their content."""
         parsed = {name: BROKER_KEYS[name].parse(text) for name, text in static.items()}
         self.dynamic_default = self._stored(dynamic_default)
         self.dynamic_broker = self._stored(dynamic_broker)
@@ -86,17 +86,17 @@ class BrokerConfig(BrokerAttributes):
         return self._values.get(name, default)
 
     def is_set(self, name: str) -> bool:
-        """Whether someone chose the value, as opposed to the default."""
+        """Whether the value is set explicitly and not by default."""
         return name in self.static or name in self.dynamic_default or name in self.dynamic_broker
 
     def with_dynamic(
         self, broker: Mapping[str, str] = _EMPTY, cluster_default: Mapping[str, str] = _EMPTY
     ) -> BrokerConfig:
-        """The same file under other dynamic values; both layers are replaced whole."""
+        """The same file with other dynamic values. Replaces both dynamic layers completely."""
         return BrokerConfig(self.originals, dynamic_broker=broker, dynamic_default=cluster_default)
 
     def with_static(self, properties: Mapping[str, str]) -> BrokerConfig:
-        """As if `properties` stood at the end of the file (a port the system chose, a broker id that was given)."""
+        """The configuration with `properties` appended to the file (a port from the system, a generated broker id)."""
         return BrokerConfig(
             {**self.originals, **properties},
             dynamic_broker=self.dynamic_broker,
@@ -110,13 +110,13 @@ class BrokerConfig(BrokerAttributes):
 
     @property
     def store_timeout_s(self) -> float:
-        """How long a starting broker waits for ZooKeeper: to be connected, and for each answer that it needs."""
+        """How long a starting broker waits for the connection to ZooKeeper, and for each answer."""
         timeout_ms = self.zookeeper_connection_timeout_ms
         return (self.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
     @property
     def stands_alone(self) -> bool:
-        """Whether this broker keeps its own coordination store instead of meeting others in ZooKeeper."""
+        """Whether this is a standalone broker, with the embedded coordination store and without ZooKeeper."""
         return not self["zookeeper.connect"]
 
     def _known(self, properties: Mapping[str, str]) -> dict[str, str]:
@@ -155,7 +155,7 @@ class BrokerConfig(BrokerAttributes):
             name = BROKER_ALIASES.get(given, given)
             key = BROKER_KEYS.get(name)
             if key is None or key.update is Update.READ_ONLY or key.static_only or name in tls.RENEWED:
-                continue  # Kafka, too, stores dynamic keys that it does not know; they have no effect.
+                continue  # Like Kafka, the store may have unknown dynamic keys; they have no effect.
             try:
                 key.parse(text)
             except ConfigError as error:
@@ -169,7 +169,7 @@ class BrokerConfig(BrokerAttributes):
         for synonym in key.synonyms:
             value = self._values[synonym.name]
             if value is not None:
-                # Every negative retention means "without limit", in whatever unit it was written.
+                # A negative retention means "no limit" in every unit.
                 if key.name == "retention.ms" and value < 0:
                     return -1
                 return value * synonym.factor if synonym.factor != 1 else value
@@ -177,7 +177,7 @@ class BrokerConfig(BrokerAttributes):
 
 
 def _fill_in(static: dict[str, str]) -> None:
-    """What one key implies for another, written as if the file said it."""
+    """Adds values that other keys imply, as if they were in the file."""
     if "broker.id" in static or "node.id" in static:
         by_id, by_node = static.get("broker.id"), static.get("node.id")
         if by_id is not None and by_node is not None and by_id.strip() != by_node.strip():

@@ -1,4 +1,6 @@
-"""Dynamic values of brokers before they are stored: what may change, by how much, and what would lock everybody out."""
+"""Validates dynamic broker values before they are stored: which may change, by how much, and which would lock all
+clients out.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from headrace.config.keys import BROKER_KEYS
 from headrace.config.listener_keys import listener_key, refuse_change
 from headrace.config.unknown_keys import refuse_unknown_protection
 
-# Kafka lets a pool of threads grow to the double and shrink to the half in one step. Here they mean little, but whoever
-# scripts such changes meets the same answers.
+# Kafka lets a thread pool at most double or halve in one step. Headrace hardly uses these keys, but answers scripts the
+# same way.
 _THREADS: Final = (
     "num.network.threads",
     "num.io.threads",
@@ -22,12 +24,12 @@ _THREADS: Final = (
     "background.threads",
     "log.cleaner.threads",
 )
-# 0 may stand in a file, as in Kafka; a running broker that took it would let nobody in to take it back.
+# A file may set 0, as in Kafka. A running broker refuses it, because no client could connect to change it back.
 _NOT_ZERO: Final = ("max.connections", "max.connection.creation.rate")
 
 
 def validate_broker_overrides(config: BrokerConfig, changes: Mapping[str, str], *, cluster_wide: bool) -> None:
-    """Whether dynamic values may be stored for one broker, or (`cluster_wide`) for all; `ConfigError` says why not."""
+    """Raises `ConfigError` if dynamic values may not be stored for one broker or (`cluster_wide`) for all."""
     values: dict[str, Value] = {name: config[name] for name in config}
     for given, text in changes.items():
         name = BROKER_ALIASES.get(given, given)

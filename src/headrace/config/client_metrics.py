@@ -1,4 +1,4 @@
-"""Client metrics subscriptions as configuration: checked as Kafka checks them, described as Kafka describes them."""
+"""Configuration of client metrics subscriptions, validated and described as in Kafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 
 def validate_client_metrics(overrides: Mapping[str, str]) -> None:
-    """Raises ConfigError, or Refused where Kafka calls the request invalid rather than the value."""
+    """Raises ConfigError for an invalid value, and Refused where Kafka answers INVALID_REQUEST."""
     for name, text in overrides.items():
         key = CLIENT_METRICS_KEYS.get(name)
         if key is None:

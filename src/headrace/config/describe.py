@@ -1,9 +1,9 @@
-"""What DescribeConfigs answers, from the declarations and the layers.
+"""The answer to DescribeConfigs, from the declarations and the layers.
 
-Kafka's order holds: a key's synonyms come source by source (dynamic topic, dynamic broker, dynamic default, static,
-default), and within a source in the order of the key's broker names. Kafka then drops leading synonyms of another name
-than the first broker name, so that `segment.ms` under `log.roll.hours=24` shows the right value and no source for it;
-we answer the same.
+The order is Kafka's: synonyms are sorted by source (dynamic topic, dynamic broker, dynamic default, static, default),
+and within a source by the order of the key's broker names. Kafka then drops leading synonyms whose name is not the
+first broker name, so that `segment.ms` under `log.roll.hours=24` shows the right value without its source. Headrace
+answers the same.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ConfigEntry:
 def describe_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
-    """Entries for a topic with these overrides; `names` picks some (unknown ones are left out)."""
+    """Entries for a topic with these overrides. `names` selects keys; unknown names are ignored."""
     topic = TopicConfig(broker, overrides)
     return [
         _inheriting_entry(key, topic[key.name], topic.overrides.get(key.name), Source.DYNAMIC_TOPIC, broker)
@@ -73,7 +73,7 @@ def describe_group(
     entries = []
     for key in _picked(GROUP_KEYS, names):
         entry = _inheriting_entry(key, group[key.name], overrides.get(key.name), Source.GROUP, broker)
-        if not key.synonyms:  # A key without a broker's default shows its own.
+        if not key.synonyms:  # A key that inherits from no broker key shows its own default.
             entry.synonyms.append(ConfigSynonym(key.name, format_value(key.type, key.default), Source.DEFAULT))
         entries.append(entry)
     return entries
@@ -85,7 +85,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
         if key.dynamic_only and not config.is_set(key.name):
             continue
         synonyms = _broker_synonyms(config, _own_synonyms(key))
-        if key.dynamic_only:  # what no file can hold has no default to return to either, as Kafka tells it
+        if key.dynamic_only:  # as in Kafka, a key that no file can set shows no default
             synonyms = [one for one in synonyms if one.source is not Source.DEFAULT]
         entries.append(
             ConfigEntry(
@@ -119,7 +119,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
 
 
 def _of_listeners(config: BrokerConfig) -> Iterator[tuple[ListenerKey, Source]]:
-    """The keys that stand for one listener, each where it comes from."""
+    """The keys of single listeners, each with its source."""
     for found, _ in listener_keys(config.dynamic_of_listeners):
         yield found, Source.DYNAMIC_BROKER
     for found, _ in listener_keys(config.static_of_listeners):
@@ -128,13 +128,13 @@ def _of_listeners(config: BrokerConfig) -> Iterator[tuple[ListenerKey, Source]]:
 
 
 def describe_cluster_default(stored: Mapping[str, str], names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """The BROKER resource with an empty name: only what is stored for all brokers."""
+    """The BROKER resource with an empty name: only the values that are stored for all brokers."""
     entries = []
     for name, text in stored.items():
         if names is not None and name not in names:
             continue
         key = BROKER_KEYS.get(name)
-        # A key that nobody declared might hold a secret: Kafka hides its value, too.
+        # An undeclared key may contain a secret. Kafka hides its value too.
         sensitive = key is None or key.is_sensitive
         shown = None if sensitive else text
         entries.append(
@@ -176,7 +176,7 @@ def _inheriting_entry(
 
 
 def _own_synonyms(key: Key) -> tuple[Synonym, ...]:
-    """A broker key's synonyms: itself, and the coarser units that it wins over."""
+    """A broker key's synonyms: itself, and the keys in coarser units that it overrides."""
     for topic_key in TOPIC_KEYS.values():
         if len(topic_key.synonyms) > 1 and topic_key.synonyms[0].name == key.name:
             return topic_key.synonyms

@@ -1,14 +1,14 @@
-"""What a key does here: Headrace honours it, accepts it without effect, warns about it, or refuses it.
+"""The effect of a key: Headrace honours it, accepts it without effect, warns about it, or refuses it.
 
-A value that cannot be honoured must not mislead the person who set it. So every declaration says which of four things
-happens when a value other than the default is given:
+A value that has no effect must not mislead the person who set it. So every declaration says what happens when a value
+other than the default is set:
 
-    HONOURED          some code reads the value
-    harmless(why)     accepted in silence: no value of it changes anything that a user could rely on
-    warned(why)       accepted, and a warning names the key and what decides instead
-    refused(why)      stops the start (or the change); always so for settings that claim protection, limits or data
+    HONOURED          the broker uses the value
+    harmless(why)     accepted silently: no value changes anything that a user could rely on
+    warned(why)       accepted with a warning that names the key and what decides instead
+    refused(why)      stops the start (or the change); always for settings that promise security, limits or durability
 
-The default may always be given. To honour a key that was refused, remove the `effect` from its declaration.
+The default is always accepted. To honour a key that was refused, remove the `effect` from its declaration.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One key's declaration: its name, type, default, rule, meaning, and how it may change.
+"""The declaration of one key: its name, type, default, rule, meaning, and how it may change.
 
-Everything about a key follows from its `Key`: parsing, validation, inheritance, DescribeConfigs, the reference page and
-command-line completion. Kafka spreads the same facts over ConfigDef, dynamic-config sets and synonym maps; here they
-stand in one place (`keys/`).
+Everything about a key is derived from its `Key`: parsing, validation, inheritance, DescribeConfigs, the reference page
+and command-line completion. Kafka has the same facts in ConfigDef, dynamic-config sets and synonym maps; Headrace has
+them in one place (`keys/`).
 
-Values are parsed as Kafka's ConfigDef parses them (trimmed; `true`/`false` in any case; lists split at commas) and
-printed as it prints them, so that DescribeConfigs answers are equal.
+Values are parsed and printed as in Kafka's ConfigDef (trimmed; `true`/`false` in any case; lists split at commas), so
+that DescribeConfigs answers are equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DOUBLE_MAX = sys.float_info.max
 
 
 class ConfigError(Fault):
-    """A key, its value and the rule that it breaks: `segment.bytes='3': must be at least 1048576`."""
+    """The message names the key, its value and the violated rule: `segment.bytes='3': must be at least 1048576`."""
 
     default_code = ErrorCode.invalid_config
 
@@ -61,7 +61,7 @@ class Importance(Enum):
 
 
 class Update(Enum):
-    """When a broker key may change. The words are Kafka's."""
+    """When a broker key may change, in Kafka's terms."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -70,7 +70,7 @@ class Update(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be, in words that complete 'key=value: …', and the check."""
+    """A validator: the requirement, in words that complete 'key=value: …', and the check."""
 
     words: str
     holds: Callable[[Value], bool]
@@ -78,7 +78,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker key that gives a topic or group key its value; `factor` turns hours or minutes into the key's unit."""
+    """A broker key from which a topic or group key inherits; `factor` converts hours or minutes to the key's unit."""
 
     name: str
     factor: int = 1
@@ -95,15 +95,16 @@ class Key:
     update: Update = Update.READ_ONLY
     synonyms: tuple[Synonym, ...] = ()
     dynamic_only: bool = False
-    """Set by AlterConfigs only, never in `server.properties`; shown only where it is set."""
+    """Set by AlterConfigs only, never in `server.properties`; shown only if it is set."""
     internal: bool = False
-    """Not shown to people: there for tests, as in Kafka."""
+    """Hidden, because it is only for tests, as in Kafka."""
     effect: Effect = HONOURED
-    """What happens when a value other than the default is given."""
+    """What happens when a value other than the default is set."""
     static_only: bool = False
-    """Kafka changes it while a broker runs. Headrace reads it from `server.properties` only and refuses the change."""
+    """Kafka can change it while a broker runs. Headrace reads it from `server.properties` only and refuses the change.
+    """
     difference: str = ""
-    """How Headrace honours it otherwise than Apache Kafka 4.3, in one sentence; empty when there is no difference."""
+    """How its effect differs from Apache Kafka 4.3, in one sentence; empty if it does not differ."""
     ours: bool = False
     """A key of Headrace's own or of an older Kafka: Apache Kafka 4.3 does not have it."""
 
@@ -112,7 +113,7 @@ class Key:
         return self.type is Type.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The typed value; `ConfigError` when the text is not of the type or breaks the rule."""
+        """The typed value. Raises `ConfigError` if the text has the wrong type or violates the rule."""
         value = parse_value(self.type, text)
         if value is _WRONG:
             raise ConfigError(self.name, self._shown(text), _TYPE_WORDS[self.type])
@@ -123,7 +124,7 @@ class Key:
         return value
 
     def warning(self, text: str) -> str | None:
-        """A sentence for the log when a value is accepted that has no effect, and users could expect one."""
+        """The warning for the log if the value has no effect although users could expect one."""
         if self.effect.outcome is not Outcome.WARNED or self._is_default(self.parse(text)):
             return None
         return f"{self.name}='{self._shown(text)}' has no effect: {self.effect.why}."

@@ -1,7 +1,7 @@
 """Keys of one listener: `listener.name.<name>.<key>` and `listener.name.<name>.<mechanism>.<key>`.
 
-The name is that of the listener in small letters, as in Kafka. What stands for one listener wins over the same key for
-all of them. A key with a mechanism stands for that mechanism on that listener; credentials (`sasl.jaas.config`) exist
+The name is the listener's name in lower case, as in Kafka. A key of one listener overrides the same key for all
+listeners. A key with a mechanism applies to that mechanism on that listener; credentials (`sasl.jaas.config`) exist
 only in this form.
 """
 
@@ -27,19 +27,19 @@ _NOT_OF_A_LISTENER: Final = ("sasl.mechanism.inter.broker.protocol", "sasl.mecha
 
 @dataclass(frozen=True, slots=True)
 class ListenerKey:
-    """A key as it stands for one listener."""
+    """A key of one listener."""
 
     name: str
-    """The whole name, as the file has it."""
+    """The whole name, as in the file."""
     listener: str
-    """In small letters."""
+    """In lower case."""
     mechanism: str | None
-    """In small letters; None for a key of the whole listener."""
+    """In lower case; None for a key of the whole listener."""
     key: Key
 
     @property
     def setting(self) -> str:
-        """What stands behind the listener's name."""
+        """The part of the name behind the listener's name."""
         return self.key.name if self.mechanism is None else f"{self.mechanism}.{self.key.name}"
 
     @property
@@ -47,7 +47,7 @@ class ListenerKey:
         return self.mechanism is None and self.key.name in tls.RENEWED
 
     def check(self, text: str) -> None:
-        """`ConfigError`, with the whole name, when the value is not one for this key."""
+        """Raises `ConfigError` with the whole name if the value is invalid."""
         try:
             self.key.parse(text)
         except ConfigError as error:
@@ -55,12 +55,12 @@ class ListenerKey:
 
 
 def without_listener(name: str) -> str:
-    """What stands behind `listener.name.<name>.`; the name itself where it is no key of a listener."""
+    """The part behind `listener.name.<name>.`, or the name itself if it is not a key of a listener."""
     return name.removeprefix(LISTENER_PREFIX).partition(".")[2] if name.startswith(LISTENER_PREFIX) else name
 
 
 def listener_key(name: str) -> ListenerKey | None:
-    """The key that a name stands for; None when it is no key that a listener may have."""
+    """Parses the name; None if it is not a key that a listener may have."""
     rest = without_listener(name)
     if rest == name or not rest:
         return None
@@ -76,7 +76,7 @@ def listener_key(name: str) -> ListenerKey | None:
 
 
 def listener_keys(properties: Mapping[str, str]) -> Iterator[tuple[ListenerKey, str]]:
-    """Those of the properties that are keys of listeners, with their values."""
+    """The keys of listeners among the properties, with their values."""
     for name, text in properties.items():
         if name.startswith(LISTENER_PREFIX):
             known = listener_key(name)
@@ -85,7 +85,7 @@ def listener_keys(properties: Mapping[str, str]) -> Iterator[tuple[ListenerKey, 
 
 
 def refuse_change(name: str) -> None:
-    """`ConfigError` unless a running broker takes a new value of this key: certificates, for one listener at a time."""
+    """Raises `ConfigError` unless the key can change while the broker runs: only certificates of one listener can."""
     key = BROKER_KEYS.get(name)
     if key is not None:
         if name in tls.RENEWED:

@@ -1,7 +1,7 @@
 """The security settings of one listener, typed: `listener_security(config, "EXTERNAL").ssl_client_auth`.
 
-What stands for the listener (`listener.name.external.…`) wins over the same key for all listeners. Settings that cannot
-have an effect stop the start (`refuse_without_effect`): a broker must not look protected where it is not.
+A key of the listener (`listener.name.external.…`) overrides the same key for all listeners. Settings that cannot have
+an effect stop the start (`refuse_without_effect`): a broker must not look secure if it is not.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ OFFERED_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBE
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """Where a key with its certificates, or the trusted certificates, come from: a file, or PEM text."""
+    """The source of a private key with its certificates, or of trusted certificates: a file or PEM text."""
 
     setting: str
-    """`ssl.keystore` or `ssl.truststore`, with the listener's prefix where the listener has its own: for messages."""
+    """`ssl.keystore` or `ssl.truststore`, with the listener's prefix if the listener has its own. For messages."""
     type: str
     location: str | None
     password: str | None
@@ -57,9 +57,9 @@ class ListenerSecurity:
     connections_max_reauth_ms: int
     connection_failed_authentication_delay_ms: int
     of_mechanisms: Mapping[str, Mapping[str, Value]]
-    """What stands for one mechanism of this listener, by its name in small letters."""
+    """Keys of one mechanism of this listener, by the mechanism's name in lower case."""
     of_listener: Mapping[str, Value]
-    """Every SASL key as it is for this listener: the mechanisms read theirs by name (`for_mechanism`)."""
+    """The value of every SASL key for this listener. Mechanisms read it through `for_mechanism`."""
 
     @property
     def uses_tls(self) -> bool:
@@ -70,7 +70,7 @@ class ListenerSecurity:
         return self.protocol.startswith("SASL")
 
     def jaas(self, mechanism: str) -> str | None:
-        """The line `<login module> required <options>;` of a mechanism, as the file has it."""
+        """The line `<login module> required <options>;` of a mechanism, as in the file."""
         value: str | None = self.of_mechanisms.get(mechanism.lower(), {}).get("sasl.jaas.config")
         return value
 
@@ -81,7 +81,7 @@ class ListenerSecurity:
 
 
 def listener_security(config: BrokerConfig, listener_name: str) -> ListenerSecurity:
-    """The settings of a listener, by its name in any case. `ConfigError` when they contradict each other."""
+    """The settings of a listener, by its name in any case. Raises `ConfigError` if they contradict each other."""
     protocol = next(one.protocol for one in resolve_listeners(config).bound if one.name == listener_name.upper())
     own: dict[str, Value] = {}
     of_mechanisms: dict[str, dict[str, Value]] = {name: {} for name in MECHANISMS}
@@ -158,7 +158,7 @@ def _check(security: ListenerSecurity, own: Mapping[str, Value]) -> None:
 
 
 def refuse_without_effect(config: BrokerConfig, listeners: Listeners) -> None:
-    """`ConfigError` for a security setting that no listener of this broker uses."""
+    """Raises `ConfigError` for a security setting that no listener of this broker uses."""
     protocols = {one.name.lower(): one.protocol for one in listeners.bound}
     elsewhere = {name.lower() for name in config["controller.listener.names"] or ()}
     for found, _ in listener_keys({**config.static_of_listeners, **config.dynamic_of_listeners}):

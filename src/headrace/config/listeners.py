@@ -1,11 +1,11 @@
-"""Where the broker listens, and what it tells clients.
+"""The addresses that the broker binds and advertises.
 
-A listener is `NAME://host:port`. The name chooses the security protocol (`listener.security.protocol.map`) and ties the
-address that is bound (`listeners`) to the one that clients are told (`advertised.listeners`). Most trouble with a first
-broker is here, so every message says what to write instead.
+A listener is `NAME://host:port`. The name selects the security protocol (`listener.security.protocol.map`) and connects
+the address that the broker binds (`listeners`) with the address that it advertises to clients (`advertised.listeners`).
+Many first brokers fail here, so every error message says what to write instead.
 
-The rule for PLAINTEXT: it leaves the machine only when asked for by name. `listeners=PLAINTEXT://0.0.0.0:9092` in the
-file names it; `--listen 0.0.0.0:9092` does not (`listener_from_argument`).
+The broker accepts PLAINTEXT connections from other machines only if the setting names PLAINTEXT.
+`listeners=PLAINTEXT://0.0.0.0:9092` in the file names it; `--listen 0.0.0.0:9092` does not (`listener_from_argument`).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Listener:
 class Listeners:
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
-    """What clients are told, by name. A port of 0 here means 'the one that the system chose': see `with_ports`."""
+    """Advertised listeners by name. Port 0 means the port that the system chooses: see `with_ports`."""
     inter_broker: str
-    """Name of the listener that brokers use among themselves."""
+    """Name of the listener for connections between brokers."""
     brokers_own: str | None = None
-    """The same, when `inter.broker.listener.name` sets it apart from others that clients use."""
+    """The same if `inter.broker.listener.name` is set, which separates it from the listeners of clients."""
 
     def with_ports(self, ports: dict[str, int]) -> Listeners:
-        """The same after binding: ports that the system chose stand where 0 stood."""
+        """The same after binding, with the ports that the system chose instead of 0."""
 
         def chosen(items: tuple[Listener, ...]) -> tuple[Listener, ...]:
             return tuple(replace(item, port=ports.get(item.name, 0)) if item.port == 0 else item for item in items)
@@ -75,7 +75,7 @@ def is_loopback(host: str) -> bool:
 def listener_from_argument(text: str) -> str:
     """`--listen` as a value for `listeners`: `HOST:PORT`, `PORT` or `NAME://HOST:PORT`.
 
-    Without a name it stays on this machine: whoever wants unencrypted connections from elsewhere says PLAINTEXT.
+    Without a name the broker listens on this machine only; name PLAINTEXT for unencrypted connections from elsewhere.
     """
     text = text.strip()
     if "://" in text:
@@ -87,7 +87,7 @@ def listener_from_argument(text: str) -> str:
         raise ConfigError("--listen", text, "must be HOST:PORT, or PLAINTEXT://HOST:PORT")
     host = match["six"] or match["host"]
     if not is_loopback(host):
-        # Every interface, as a listener that can also be told to clients: by this machine's name.
+        # For all interfaces the broker advertises this machine's host name.
         if host in _ANYWHERE:
             candidate = f"PLAINTEXT://:{match['port']}"
         raise ConfigError(
@@ -97,7 +97,7 @@ def listener_from_argument(text: str) -> str:
 
 
 def resolve_listeners(config: BrokerConfig) -> Listeners:
-    """All listeners of the configuration, checked together; `ConfigError` names the one that is wrong."""
+    """All listeners of the configuration, checked together. Raises `ConfigError` that names the wrong one."""
     protocols = _protocol_map(config)
     leave_out = {name.upper() for name in config["controller.listener.names"] or ()}
     bound = tuple(item for item in _parse("listeners", config["listeners"], protocols) if item.name not in leave_out)
@@ -154,7 +154,7 @@ def _refuse_twice(key: str, listeners: tuple[Listener, ...], *, ports_too: bool)
         if not ports_too or item.port == 0:
             continue
         other = by_port.setdefault(item.port, item)
-        # Two listeners share a port only on different addresses; "everywhere" overlaps with all of them.
+        # Two listeners may share a port only on different addresses; the wildcard address overlaps with all others.
         overlap = item.host == other.host or item.host in _ANYWHERE or other.host in _ANYWHERE
         if other is not item and overlap:
             raise ConfigError(key, str(item), f"port {item.port} is taken by {other}: ports differ")
@@ -211,5 +211,5 @@ def _inter_broker(config: BrokerConfig, advertised: tuple[Listener, ...]) -> str
             return item.name
     if config.is_set("security.inter.broker.protocol"):
         raise ConfigError("security.inter.broker.protocol", protocol, "no advertised listener has this protocol")
-    # Kafka refuses here, too. A broker alone talks to no other, and for others any listener that they share works.
+    # Kafka refuses this too. A standalone broker has no peers, and in a cluster any common listener works.
     return advertised[0].name

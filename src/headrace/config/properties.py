@@ -1,4 +1,4 @@
-"""Java's `.properties` format: what `server.properties` is written in.
+"""Java's `.properties` format, the format of `server.properties`.
 
 Comments start with `#` or `!`; a key ends at the first unescaped `=`, `:` or blank; an odd number of backslashes at the
 end of a line joins the next one to it, without that one's leading blanks; `\\t \\n \\r \\f \\uXXXX` are escapes, and a
@@ -91,7 +91,7 @@ def _unescape(text: str, line: int) -> str:
             out.append(chr(int(digits, 16)))
         except ValueError:
             raise ConfigError(f"line {line}", f"\\u{digits}", "must be \\u and four hexadecimal digits") from None
-    # Java writes characters beyond the first plane as two \\u escapes.
+    # Java writes characters outside the basic multilingual plane as two \\u escapes.
     return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

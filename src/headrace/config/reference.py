@@ -1,7 +1,7 @@
 """Writes docs/reference/configuration.md from the declarations.
 
 python -m headrace.config.reference            write the page
-python -m headrace.config.reference --check    exit 1 when the page is not what would be written
+python -m headrace.config.reference --check    exit 1 if the page is not up to date
 """
 
 from __future__ import annotations

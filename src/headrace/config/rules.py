@@ -1,4 +1,4 @@
-"""The rules that values obey, each with the words an error message gives."""
+"""Validators for configuration values, each with its error message."""
 
 from __future__ import annotations
 

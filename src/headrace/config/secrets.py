@@ -1,11 +1,11 @@
-"""References to secrets in our own configuration: `${file:PATH}`, `${file:PATH:KEY}` and `${env:NAME}`.
+"""References to secrets in the configuration: `${file:PATH}`, `${file:PATH:KEY}` and `${env:NAME}`.
 
     listener.name.external.ssl.key.password=${file:/etc/headrace/key.password}
     …sasl.jaas.config=… password="${file:/etc/headrace/secrets.properties:admin}";
 
-Replaced once, when a file or an option of the command line is read. What a client sends is never looked at: such a
-value in AlterConfigs stays text (CVE-2019-12399, CVE-2024-31141). A file that every user of the machine may read or
-change is refused. With `KEY`, the file is a properties file, as for Kafka's FileConfigProvider.
+The broker replaces them once, when it reads a file or a command-line option. It never replaces them in values from a
+client: such a value in AlterConfigs stays text (CVE-2019-12399, CVE-2024-31141). It refuses a file that every user of
+the machine may read or change. With `KEY`, the file is a properties file, as for Kafka's FileConfigProvider.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _REFERENCE: Final = re.compile(r"\$\{(?P<provider>file|env):(?P<what>[^}]*)\}")
 
 
 def with_secrets(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties with every reference replaced. `ConfigError` names the key and the file or variable, no value."""
+    """The properties with every reference replaced. `ConfigError` names the key and the file or variable, never a
+    value.
+    """
     return {
         name: _REFERENCE.sub(partial(_secret, name), text) if "${" in text else text
         for name, text in properties.items()

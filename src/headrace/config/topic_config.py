@@ -1,4 +1,4 @@
-"""A topic's and a group's configuration: its own overrides over what the broker's configuration gives."""
+"""A topic's and a group's configuration: their overrides over the broker's values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FETCH_WAIT: Final = "replica.fetch.wait.max.ms"
 
 
 class TopicConfig(TopicAttributes):
-    """`config.retention_ms` is the value of `retention.ms` in force for the topic.
+    """`config.retention_ms` is the effective value of `retention.ms` for the topic.
 
-    Overrides that are stored are trusted to have been validated; one that is not (written by another version) falls
-    back to the broker's value rather than stop the partition.
+    Stored overrides were validated when they were set. If one is invalid all the same (another release wrote it), the
+    broker's value applies, so that the partition keeps working.
     """
 
     __slots__ = ("_own", "broker", "overrides")
@@ -39,7 +39,7 @@ class TopicConfig(TopicAttributes):
                 self._own[name] = key.parse(text)
             except ConfigError:
                 continue
-        # As in Kafka: a test's segment size, below the bound for people, wins.
+        # As in Kafka: the segment size for tests, which may be below the normal minimum, wins.
         if "internal.segment.bytes" in self._own:
             self._own["segment.bytes"] = self._own["internal.segment.bytes"]
 
@@ -60,7 +60,7 @@ class TopicConfig(TopicAttributes):
 
 
 def canonical_topic_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
-    """The same overrides under Kafka's names; what is given under both spellings keeps Kafka's."""
+    """The same overrides under Kafka's names. If both spellings are given, Kafka's wins."""
     return {
         TOPIC_ALIASES.get(name, name): text
         for name, text in overrides.items()
@@ -69,7 +69,7 @@ def canonical_topic_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def validate_topic_overrides(overrides: Mapping[str, str | None], broker: BrokerConfig | None = None) -> None:
-    """`ConfigError` naming key, value and rule of the first override that cannot be taken."""
+    """Raises `ConfigError` with key, value and rule of the first invalid override."""
     values: dict[str, Value] = {}
     for given, text in overrides.items():
         name = TOPIC_ALIASES.get(given, given)
@@ -82,14 +82,14 @@ def validate_topic_overrides(overrides: Mapping[str, str | None], broker: Broker
             "min.compaction.lag.ms", str(shortest), f"must not be above max.compaction.lag.ms ({longest})"
         )
     if MAX_LAG in values:
-        # A follower's fetch of a quiet partition may wait this long: with less, a healthy follower would leave.
+        # A follower's fetch of an idle partition may wait this long. With less, a healthy follower would leave the ISR.
         wait_ms = BROKER_KEYS[FETCH_WAIT].default if broker is None else broker[FETCH_WAIT]
         if values[MAX_LAG] < wait_ms:
             raise ConfigError(MAX_LAG, str(values[MAX_LAG]), f"must not be below the broker's {FETCH_WAIT} ({wait_ms})")
 
 
 def validate_group_overrides(overrides: Mapping[str, str | None], broker: BrokerConfig) -> None:
-    """As `validate_topic_overrides`, for a GROUP resource: values must also lie within the broker's bounds."""
+    """Like `validate_topic_overrides`, for a GROUP resource. Values must also be within the broker's bounds."""
     values = {name: _parsed(GROUP_KEYS, name, text, "group") for name, text in overrides.items()}
     for name, value in values.items():
         kind, _, rest = name.partition(".")
@@ -108,7 +108,7 @@ def validate_group_overrides(overrides: Mapping[str, str | None], broker: Broker
 
 
 class GroupConfig(GroupAttributes):
-    """`config.consumer_session_timeout_ms`: the group's own value, else the broker's, within the broker's bounds."""
+    """`config.consumer_session_timeout_ms`: the group's value, otherwise the broker's, within the broker's bounds."""
 
     __slots__ = ("broker", "overrides")
 
@@ -132,7 +132,7 @@ class GroupConfig(GroupAttributes):
             value = GROUP_KEYS[name].parse(text)
         except ConfigError:
             return self.broker.group_values[name]
-        # The bounds may have moved since the value was stored.
+        # The bounds may have changed since the value was stored.
         kind, _, rest = name.partition(".")
         low, high = self.broker.get(f"group.{kind}.min.{rest}"), self.broker.get(f"group.{kind}.max.{rest}")
         if low is not None:

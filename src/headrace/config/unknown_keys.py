@@ -1,13 +1,13 @@
-"""Keys without a declaration: a warning with the nearest known key, or a refusal where the name claims protection.
+"""Undeclared keys: a warning with the nearest known key, or a refusal for security keys.
 
-As in Kafka, a file may hold keys of plug-ins and of other programs, so an unknown key does not stop the start. A name
-that belongs to security is the exception, because a misspelled `ssl.` key would leave a broker open in silence:
+As in Kafka, a file may contain keys of plug-ins and of other programs, so an unknown key does not stop the start.
+Security keys are the exception, because a misspelled `ssl.` key would silently leave a broker unprotected:
 
-    ssl.keystore.locaton                         unknown, and of a family that claims protection
+    ssl.keystore.locaton                         unknown security key: refused
     listener.name.internal.ssl.keystore.locaton  the same, for one listener
     listener.name.internal.max.connections       a limit of one listener: a warning
 
-`listener_keys` says which keys one listener may have.
+`listener_keys` defines which keys a listener may have.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _ELSEWHERE: Final = (
 
 
 def refuse_unknown_protection(name: str) -> None:
-    """`ConfigError` when an unknown key claims protection that the broker does not give."""
+    """Raises `ConfigError` if an unknown key looks like a security setting."""
     rest = without_listener(name)
     prefix = name.removesuffix(rest)
     first, _, behind = rest.partition(".")
     if first in MECHANISMS and not prefix:
         way_out = f"listener.name.<listener>.{name}"
         raise ConfigError(name, None, f"has no effect without its listener: write {way_out}")
-    # `listener.name.NAME.MECHANISM.sasl.jaas.config`: the mechanism stands between the listener and the key.
+    # `listener.name.NAME.MECHANISM.sasl.jaas.config`: the mechanism is between the listener and the key.
     if prefix and (first in MECHANISMS or behind in BROKER_KEYS or behind.startswith(_CLAIMS_PROTECTION)):
         prefix, rest = f"{prefix}{first}.", behind
     key = BROKER_KEYS.get(rest)

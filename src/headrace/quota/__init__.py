@@ -1,11 +1,11 @@
-"""Client quotas: how much a user or client may send, fetch, ask and change, and how long it waits when it took more.
+"""Client quotas: limits for produce, fetch, request time and topic changes, and the throttle time above a limit.
 
-    core/rate          a rate measured over samples, and the wait that brings it back under its limit
-    core/token_bucket  an allowance that refills (for changes of topics)
-    core/entities      whom a quota is for, and which one wins
-    quotas             the quotas in force, and what each client has used
+    core/rate          a rate measured over samples, and the throttle time that brings it below its limit
+    core/token_bucket  a bucket that refills (for changes of topics)
+    core/entities      the entities of quotas, and which quota applies
+    quotas             the quotas of this broker, and the use of each client
 
-Everything is arithmetic on numbers and `now_ms`: the event loop owns it, nothing here waits.
+The package only computes, with `now_ms` as an argument, and never waits. The event loop owns it.
 """
 
 from __future__ import annotations

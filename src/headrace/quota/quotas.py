@@ -1,10 +1,10 @@
-"""The quotas in force on this broker, and what each client has used.
+"""The quotas of this broker, and the use of each client.
 
-A broker without quotas pays one attribute test per request: `if quotas.limits_produce: …`, or the call itself, which
-returns 0 at once. With quotas, a client's winner is looked up once and remembered until the quotas change.
+Without quotas a request costs one attribute test: `if quotas.limits_produce: …`, or the call itself, which returns 0 at
+once. With quotas, the quota of a client is looked up once and cached until the quotas change.
 
-Use is counted per broker, as in Kafka: a cluster of three lets a client have its rate three times. Owned by the event
-loop.
+Use is counted per broker, as in Kafka: on a cluster of three brokers a client may use its rate three times. Owned by
+the event loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.quota.core.entities import (
 from headrace.quota.core.rate import SampledRate
 from headrace.quota.core.token_bucket import TokenBucket
 
-# What a client used is forgotten after an hour without requests, as in Kafka; looked for every so many new clients.
+# As in Kafka, the use of a client is dropped after an hour without requests. Checked once per several new clients.
 _IDLE_MS = 3_600_000
 _SWEEP_EVERY = 256
 
@@ -35,7 +35,7 @@ Meter = TypeVar("Meter", SampledRate, TokenBucket)
 
 
 class _Meters(Generic[Meter]):
-    """One kind of use, by whoever it is counted under."""
+    """The meters of one kind of use, by the key of the measurement."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -52,7 +52,7 @@ class _Meters(Generic[Meter]):
             self._used.clear()
 
     def limit(self, user: str, client_id: str) -> tuple[tuple[str | None, str | None], float] | None:
-        """What this client's use is counted under, and its limit; None when it has none."""
+        """The key of this client's measurement, and its limit; None if it has no limit."""
         who = (user, client_id)
         try:
             return self._limits[who]
@@ -64,7 +64,7 @@ class _Meters(Generic[Meter]):
             if values is not None:
                 found = (counted_under, values[self.key])
                 break
-        if len(self._limits) > 100_000:  # client ids are the clients' choice: the memory for them is bounded
+        if len(self._limits) > 100_000:  # clients choose their ids, so the cache must be bounded
             self._limits.clear()
         self._limits[who] = found
         return found
@@ -84,7 +84,7 @@ class _Meters(Generic[Meter]):
 
 
 class Quotas:
-    """`quotas.record_produce(principal, client_id, size, now_ms)` → how long to hold the client back, in ms."""
+    """`quotas.record_produce(principal, client_id, size, now_ms)` returns the throttle time in ms."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Quotas:
     def replace(
         self, stored: Mapping[Entity, Mapping[str, float]] | Mapping[tuple[Part, ...], Mapping[str, float]]
     ) -> None:
-        """The quotas of a new cluster image take effect; what was used so far still counts."""
+        """Applies the quotas of a new cluster image. Earlier use still counts."""
         self.table = table = {frozenset(entity): values for entity, values in stored.items()}
         for meters in (self._produce, self._fetch, self._request, self._mutation, self._connection):
             meters.replace(table)
@@ -121,7 +121,7 @@ class Quotas:
         self.limits_connections = self._connection.is_limited or self._all_connections is not None
 
     def limit_all_connections(self, per_second: float | None) -> None:
-        """The broker's own limit (`max.connection.creation.rate`), whatever address they come from; None for none."""
+        """The limit for connections from all addresses (`max.connection.creation.rate`); None for no limit."""
         meter = SampledRate(self._samples, self._window_ms)
         self._all_connections = None if per_second is None else (meter, per_second)
         self.limits_connections = self._connection.is_limited or self._all_connections is not None
@@ -132,7 +132,7 @@ class Quotas:
         return self._record(self._produce, principal, client_id, size_bytes, now_ms)
 
     def record_fetch(self, principal: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
-        """When the answer is a wait, Kafka sends no records and takes the bytes back: `take_back_fetch`."""
+        """If the throttle time is not 0, the broker sends no records, as Kafka, and calls `take_back_fetch`."""
         if not self.limits_fetch:
             return 0
         return self._record(self._fetch, principal, client_id, size_bytes, now_ms)
@@ -144,7 +144,7 @@ class Quotas:
             meter.take_back(size_bytes)
 
     def fetch_allowance(self, principal: str, client_id: str | None, asked_bytes: int) -> int:
-        """The most bytes a fetch may be answered with, so that one answer does not use up more than a window."""
+        """The maximum size of a fetch response, so that one response does not use more than a whole window."""
         if not self.limits_fetch:
             return asked_bytes
         limit = self._fetch.limit(_user(principal), client_id or "")
@@ -153,20 +153,20 @@ class Quotas:
         return min(asked_bytes, int(limit[1] * (self._samples - 1) * self._window_ms / 1000))
 
     def record_request(self, principal: str, client_id: str | None, busy_ms: float, now_ms: int) -> int:
-        """`busy_ms` of the event loop's time went into a request; never more than one window's wait."""
+        """Records that a request used `busy_ms` of the event loop. The throttle time is at most one window."""
         if not self.limits_requests:
             return 0
-        # 100 % is the whole of one loop: 1,000 ms of every second.
+        # 100 % is one whole event loop: 1,000 ms of every second.
         wait = self._record(self._request, principal, client_id, busy_ms / 10, now_ms)
         return min(wait, self._window_ms)
 
     def record_mutations(
         self, principal: str, client_id: str | None, permits: float, now_ms: int, *, strict: bool = True
     ) -> int:
-        """`permits` partitions are to be created or deleted.
+        """Records that a request creates or deletes `permits` partitions.
 
-        Strict (clients that know THROTTLING_QUOTA_EXCEEDED): a wait means refused and not counted. Otherwise the change
-        goes through, is counted, and the wait is told.
+        Strict (clients that know THROTTLING_QUOTA_EXCEEDED): if the throttle time is not 0, the request is refused and
+        not counted. Otherwise the request is executed and counted, and the response has the throttle time.
         """
         if not self.limits_mutations:
             return 0
@@ -183,7 +183,7 @@ class Quotas:
         return bucket.wait_ms(limit[1], now_ms)
 
     def record_connection(self, address: str, now_ms: int) -> int:
-        """A connection came from `address`; a wait means: close it, and not before that time."""
+        """Records a connection from `address`. If the result is not 0, close the connection after that time."""
         if not self.limits_connections:
             return 0
         wait = self._one_more(*self._all_connections, now_ms) if self._all_connections is not None else 0
@@ -198,7 +198,7 @@ class Quotas:
 
     @staticmethod
     def _one_more(meter: SampledRate, per_second: float, now_ms: int) -> int:
-        """What is turned away does not count against those that come after it."""
+        """Records one connection. A refused connection does not count."""
         meter.record(1, now_ms)
         wait = meter.wait_ms(per_second, now_ms) if per_second > 0 else 1000
         if wait:

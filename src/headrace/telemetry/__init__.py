@@ -1,15 +1,15 @@
-"""Watching a broker: its log lines and its metrics.
+"""The log lines and metrics of a broker.
 
-    logs        how lines look; the loggers and their levels, which BROKER_LOGGER configs show and change
+    logs        the format of log lines; the loggers and their levels (BROKER_LOGGER configs)
     catalogue   every metric: name, kind, labels, meaning
-    counters    plain numbers that the hot path adds to
-    metrics     who provides each metric; reads them all at a scrape
-    exposition  their text, by prometheus-client
-    endpoint    the HTTP door for Prometheus (`metrics.listen`)
-    loop_lag    how late the event loop runs
+    counters    counters that the hot path increments
+    metrics     the reader of each metric; reads all metrics at a scrape
+    exposition  formats metrics as text, with prometheus-client
+    endpoint    the HTTP endpoint for Prometheus (`metrics.listen`)
+    loop_lag    measures event-loop lag
     reference   writes docs/reference/metrics.md
 
-Nothing here is done per request but adding to a plain integer. Text is made at a scrape, in a thread.
+A request only increments plain integers. Text is formatted at a scrape, in a thread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every metric, declared once: name, kind, labels, meaning.
 
-Where Kafka has the number, the name is the one that Prometheus' JMX exporter gives Kafka's, so that dashboards made for
-Kafka show Headrace; the rest begins with `headrace_`.
+If Kafka has the metric, the name is the one that Prometheus' JMX exporter gives it, so that dashboards for Kafka work
+with Headrace. Other names begin with `headrace_`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Plain numbers that the hot path adds to; a scrape reads them, nothing else happens."""
+"""Counters that the hot path increments and a scrape reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-# From a tenth of a millisecond, the fastest answer, to ten seconds, where clients give up.
+# From a tenth of a millisecond, the fastest response, to ten seconds, when clients give up.
 SECONDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
@@ -14,7 +14,7 @@ SECONDS: Final = (
 
 
 class Histogram:
-    """Counts by upper bound (the last one: everything above)."""
+    """Counts by upper bound; the last bucket counts everything above."""
 
     __slots__ = ("bounds", "buckets", "count", "total")
 
@@ -31,7 +31,7 @@ class Histogram:
 
 
 class TopicTraffic:
-    """What went in and out of one topic on this broker. Holders keep the object and add to its fields."""
+    """Traffic of one topic on this broker. Callers keep the object and increment its fields."""
 
     __slots__ = (
         "bytes_in",
@@ -51,7 +51,7 @@ class TopicTraffic:
 
 
 class TrafficByTopic(dict[str, TopicTraffic]):
-    """`traffic["orders"].bytes_in += n`; a topic is there from its first use until `pop`."""
+    """`traffic["orders"].bytes_in += n`. The first use creates the entry of a topic; `pop` removes it."""
 
     def __missing__(self, topic: str) -> TopicTraffic:
         found = self[topic] = TopicTraffic()

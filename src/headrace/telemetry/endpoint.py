@@ -1,7 +1,7 @@
-"""The HTTP door for Prometheus: `GET /metrics`, nothing else.
+"""The HTTP endpoint for Prometheus: `GET /metrics`, nothing else.
 
-A few lines of HTTP instead of a web server: one request per connection, bounded in size and time, so that a port scan
-or a stuck reader costs nothing. Numbers are read on the event loop, text is made in a thread.
+A minimal HTTP server: one request per connection, bounded in size and time, so that a port scan or a stuck client costs
+nothing. It reads metrics on the event loop and formats the text in a thread.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class MetricsEndpoint:
         self.port = 0
 
     async def start(self, listen: str) -> None:
-        """`listen` is `host:port` (`metrics.listen`); ConfigError when it is not, or cannot be had.
+        """`listen` is `host:port` (`metrics.listen`). Raises ConfigError if it is not, or if it cannot be bound.
 
-        As for PLAINTEXT listeners, what leaves the machine without encryption is named: `http://host:port`.
+        As for PLAINTEXT listeners, unencrypted access from other machines must be named: `http://host:port`.
         """
         text = listen.strip()
         host, colon, port = text.removeprefix("http://").rpartition(":")
@@ -60,8 +60,8 @@ class MetricsEndpoint:
                 writer.write(await self._answer(reader) if self._open <= _AT_ONCE else _answer(503, "busy\n"))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # A reader that is gone, too slow or not speaking HTTP: the connection is closed, that is all.
-        except Exception:  # the boundary of a connection: the broker must not fail by a reader of metrics
+            pass  # The client is gone, too slow or does not speak HTTP: close the connection.
+        except Exception:  # the boundary of a connection: a metrics client must not make the broker fail
             log.exception("metrics could not be served")
         finally:
             self._open -= 1

@@ -1,7 +1,7 @@
-"""A snapshot of the metrics as text, by prometheus-client.
+"""Formats a snapshot of the metrics as text, with prometheus-client.
 
-Touches nothing but its arguments, so it runs in any thread. Loaded only where metrics are served: a broker without
-`metrics.listen` does not pay for the library at its start.
+It uses only its arguments, so it can run in any thread. It is imported at the first scrape, so that a broker without
+`metrics.listen` does not load the library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.telemetry.metrics import Snapshot
 
 
 def render(snapshot: Snapshot, accept: str = "") -> tuple[str, bytes]:
-    """(content type, body) in the format that the reader accepts."""
+    """(content type, body) in the format that the client accepts."""
     registry = CollectorRegistry()
     registry.register(_Collected(snapshot))
     ProcessCollector(registry=registry)

@@ -1,10 +1,10 @@
-"""The broker's own log: lines that a person reads and a program can split, and levels that change while it runs.
+"""The broker's application log: lines for people and programs, and levels that can change while the broker runs.
 
     2026-11-16T00:12:31.123Z INFO  replication  now leading orders-0  epoch=4 isr=1,2
 
-Time, severity, the logger without `headrace.`, the sentence, then the values given as `extra={…}`. All loggers are
+Time, severity, the logger without `headrace.`, the message, then the values of `extra={…}`. All loggers are
 `headrace.*`, except the authorizer's, which has Kafka's name. DescribeConfigs and IncrementalAlterConfigs of
-BROKER_LOGGER resources show and set their levels in Kafka's words (TRACE … FATAL, `root` for the whole tree).
+BROKER_LOGGER resources show and set their levels with Kafka's names (TRACE … FATAL, `root` for the whole tree).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, Final
 from headrace.kernel.errors import ErrorCode, Refused
 
 TREE: Final = "headrace"
-# The authorizer's decisions. Denials are visible unless its level is raised, whatever the level of the others.
+# The authorizer's decisions. Denials are visible unless this logger's own level is raised.
 AUTHORIZER: Final = "kafka.authorizer.logger"
 ROOT: Final = "root"
 TRACE: Final = 5
@@ -54,7 +54,7 @@ def _word(number: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Names in a message come from clients: a line break in one must not look like another line of the log."""
+    """Escapes line breaks: names in a message come from clients and must not forge another log line."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
 
 
@@ -64,7 +64,7 @@ def _value(value: object) -> str:
 
 
 def set_up_logging(level: str = "INFO", stream: IO[str] | None = None) -> None:
-    """One handler for `headrace.*`. Libraries speak through it from WARNING up. Calling it again replaces it."""
+    """Sets one handler for `headrace.*`, and for libraries from WARNING up. Another call replaces the handler."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     logging.addLevelName(TRACE, "TRACE")
@@ -90,7 +90,7 @@ def _number(logger: str, level: str) -> int:
 
 
 class Loggers:
-    """BROKER_LOGGER resources: the level of every logger, by name. Refusals are in Kafka's words."""
+    """BROKER_LOGGER resources: the level of every logger, by name. Error messages equal Kafka's."""
 
     def levels(self) -> dict[str, str]:
         found = {ROOT: _word(logging.getLogger(TREE).getEffectiveLevel())}
@@ -100,7 +100,7 @@ class Loggers:
         return found
 
     def validate(self, changes: Mapping[str, str | None]) -> None:
-        """Levels to set (None: back to what its parent has). Nothing is changed; the first wrong one is named."""
+        """Checks levels to set (None: inherit from the parent) without changing any. Raises for the first wrong one."""
         known = self.levels()
         for name, level in changes.items():
             if name not in known:

@@ -1,7 +1,7 @@
-"""How late the event loop runs what was due: the one number that says whether a broker has time left.
+"""Measures event-loop lag, the best single indicator of an overloaded broker.
 
-Everything a broker does shares one loop, so whatever holds it (a huge request, a slow disk call made by mistake) delays
-everybody. A timer that should fire every quarter of a second measures by how much.
+All work of a broker shares one event loop, so a slow call (a huge request, a blocking disk access) delays all requests.
+A timer that should fire every quarter of a second measures the delay.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Who provides each metric, and reading them all at a scrape.
+"""The readers of all metrics, and the snapshot at a scrape.
 
-A part of the broker says once, at wiring, how its number is read:
+Each part of the broker registers a reader for its metrics when the broker is composed:
 
     metrics.provide("kafka_server_replicamanager_leadercount", lambda: count)
     metrics.provide("kafka_log_log_size", lambda: (((topic, str(index)), size) for …))     # labelled: rows
 
-Reading happens on the event loop, between requests, and only collects numbers; turning them into text is left to the
-caller's thread (`snapshot`, then `exposition.render`), because with thousands of partitions that takes tens of
-milliseconds.
+`snapshot` runs on the event loop between requests and only collects numbers. The caller formats the text in a thread
+(`exposition.render`), because with thousands of partitions that takes tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Row:
     labels: Labels
     value: float
     buckets: tuple[tuple[str, int], ...] = ()
-    """Of a histogram: (upper bound, count up to it); `value` is then the sum."""
+    """Buckets of a histogram: (upper bound, count up to it); `value` is then the sum."""
 
 
 Snapshot = list[tuple[Metric, list[Row]]]
@@ -56,12 +55,14 @@ class Metrics:
             self.provide(f"kafka_server_brokertopicmetrics_{name}_total", _topic_reader(self.traffic, field))
 
     def provide(self, name: str, reader: Reader) -> None:
-        """`reader` gives the metric's number now, or (labels, number) rows; a later reader replaces an earlier one."""
+        """`reader` returns the present value of the metric, or (labels, value) rows. A later reader replaces an earlier
+        one.
+        """
         assert name in CATALOGUE, f"{name} is not in the catalogue"
         self._readers[name] = reader
 
     def snapshot(self) -> Snapshot:
-        """All numbers at this moment; a reader that fails costs its own metric and one log line."""
+        """The present values of all metrics. If a reader fails, its metric is missing and the broker logs it."""
         found: Snapshot = []
         for name, reader in self._readers.items():
             metric = CATALOGUE[name]
@@ -69,7 +70,7 @@ class Metrics:
                 read = reader()
                 rows = [((), read)] if isinstance(read, (int, float, Histogram)) else list(read)
                 found.append((metric, [_row(labels, value) for labels, value in rows]))
-            except Exception:  # the boundary of a metric: one that cannot be read must not hide the others
+            except Exception:  # the boundary of a metric: a failing reader must not hide the other metrics
                 log.exception("metric %s could not be read", name)
         return found
 

@@ -1,7 +1,7 @@
 """Writes docs/reference/metrics.md from the catalogue.
 
 python -m headrace.telemetry.reference            write the page
-python -m headrace.telemetry.reference --check    exit 1 when the page is not what would be written
+python -m headrace.telemetry.reference --check    exit 1 if the page is not up to date
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every key, declared once, by subject; the tables that the rest of the package reads.
 
 Brokers: server, network, log, compaction, replication, transactions, groups, share_groups, streams_groups, zookeeper,
-headrace (our own). Topics and groups: topic, group, client_metrics. Security: `security`.
+headrace (Headrace's own). Topics and groups: topic, group, client_metrics. Security: `security`.
 Kept from other releases and modes: kraft, tiered_storage, older_releases.
 
 `BROKER_KEYS`, `TOPIC_KEYS`, `GROUP_KEYS` and `CLIENT_METRICS_KEYS` are by name, in the order of their declaration.

@@ -1,6 +1,6 @@
 """Keys of a client metrics subscription (CLIENT_METRICS resources, KIP-714).
 
-Subscriptions are kept, listed and described as Kafka does without a telemetry plug-in: no client is asked for metrics.
+The broker stores, lists and describes subscriptions like Kafka without a telemetry plug-in: it requests no metrics.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keys of Headrace's own: what Apache Kafka leaves to other programs or does not offer."""
+"""Headrace's own keys, which Apache Kafka does not have."""
 
 from __future__ import annotations
 

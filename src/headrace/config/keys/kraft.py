@@ -1,4 +1,4 @@
-"""Broker keys of KRaft: its quorum, its metadata log, and switches that came with it."""
+"""Broker keys of KRaft: its quorum, its metadata log, and related switches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker keys: the broker itself: identity, topics, quotas, metrics."""
+"""Broker keys of the broker itself: identity, topics, quotas, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker keys of streams groups: known and shown, because the keys of a group inherit from them."""
+"""Broker keys of streams groups. They are declared and described, because group keys inherit from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker keys of clusters that meet in ZooKeeper, and others that Apache Kafka dropped with it and files still hold."""
+"""Broker keys of clusters on ZooKeeper, and keys that Apache Kafka removed with it and old files still contain."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Arithmetic of quotas, pure: `entities` (which quota applies), `rate` (over samples), `token_bucket`."""
+"""Pure arithmetic of quotas: `entities` (which quota applies), `rate` (over samples), `token_bucket`."""

@@ -1,15 +1,15 @@
-"""Whom a quota is for, and which of several wins.
+"""The entities of quotas, and which of several quotas applies.
 
-An entity is one or two parts, each a kind with a name, or with None for "whoever has none of their own":
+An entity has one or two parts, each a type with a name, or with None for the default of that type:
 
-    {("user", "alice"), ("client-id", None)}        alice's clients, each of those without a quota of its own
+    {("user", "alice"), ("client-id", None)}        each client of alice that has no quota of its own
 
-The most exact one wins, users before clients (Kafka's order):
+The most specific quota applies, users before clients (Kafka's order):
 
     user+client  user+default  user  default+client  default+default  default user  client  default client
 
-What is measured follows the winner: a quota of a user is shared by all the user's clients, one of a client by everybody
-who uses that client id, one of both belongs to the pair.
+The measurement follows the quota that applies: all clients of a user share a user quota, all users of a client id share
+a client quota, and a quota of both belongs to the pair.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 
 def candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str | None, str | None]]]:
-    """Entities that may hold this client's quota, the winner first, each with what its use is counted under."""
+    """Entities that may have this client's quota, the most specific first, each with the key of its measurement."""
     for named_user in (user, None):
         for named_client in (client_id, None):
             yield frozenset({(USER, named_user), (CLIENT_ID, named_client)}), (user, client_id)

@@ -1,10 +1,10 @@
-"""A rate over the last `samples` windows, as Kafka measures it, and the wait that follows from it.
+"""A rate over the last `samples` windows, as Kafka measures it, and the throttle time.
 
-What was used falls into samples, each `window_ms` long from its first use. A sample counts until `samples` windows have
-passed since its last use. The rate is the sum over the time since the oldest sample began, taken as at least
-`samples - 1` whole windows: so a first burst after a pause is spread over the window, not taken for its own second.
+Use is recorded in samples; a sample lasts `window_ms` from its first use. It counts until `samples` windows have passed
+since its last use. The rate is the sum divided by the time since the oldest sample began, but at least `samples - 1`
+whole windows: so a first burst after a pause counts over the whole window and not over one second.
 
-The wait is what would have to pass, at the limit, for the excess to be used up:
+The throttle time is the time after which the rate would be at the limit:
 
     wait = (rate - limit) / limit x elapsed
 
@@ -40,7 +40,7 @@ class SampledRate:
                 samples.popleft()
 
     def take_back(self, amount: float) -> None:
-        """Undoes the latest `record` of this amount: the answer it was for did not go out."""
+        """Undoes the latest `record` of this amount, because its response was not sent."""
         if self._samples:
             self._samples[-1][2] -= amount
 
@@ -60,7 +60,7 @@ class SampledRate:
         return max(elapsed, 1)
 
     def wait_ms(self, limit_per_second: float, now_ms: int) -> int:
-        """How long its user must wait for the rate to come down to the limit; 0 when it is not above."""
+        """The time until the rate is at the limit; 0 if it is not above."""
         rate = self.per_second(now_ms)
         if rate <= limit_per_second:
             return 0

@@ -1,8 +1,7 @@
-"""An allowance that refills at the limit, holds at most the whole window's worth, and may go below zero.
+"""A token bucket that refills at the limit, holds at most the tokens of the whole window, and may go below zero.
 
-For changes of topics a rate is too blunt: one request may create a thousand partitions. A bucket lets a burst through
-as long as the bucket is not empty and then asks for the time until it is no longer in debt. Mirrors Kafka's TokenBucket
-(KIP-599).
+A rate does not suit changes of topics: one request may create a thousand partitions. A bucket accepts a burst while it
+is not empty; then the client waits until it is no longer negative. Mirrors Kafka's TokenBucket (KIP-599).
 """
 
 from __future__ import annotations
@@ -32,6 +31,6 @@ class TokenBucket:
         self._tokens = self.tokens(limit_per_second, now_ms) - amount
 
     def wait_ms(self, limit_per_second: float, now_ms: int) -> int:
-        """How long until the debt is paid; 0 when there is none."""
+        """The time until the bucket is no longer negative; 0 if it is not."""
         tokens = self.tokens(limit_per_second, now_ms)
         return 0 if tokens >= 0 else round(-tokens / limit_per_second * 1000)

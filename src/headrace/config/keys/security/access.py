@@ -17,7 +17,7 @@ PER_BROKER = Update.PER_BROKER
 NOT_OFFERED = refused("access control is not offered yet")
 NO_SECRETS = refused("dynamic passwords are not offered yet")
 
-# Class names that other programs' configurations give; nothing is loaded by them.
+# Class names in configurations for Kafka. Headrace does not load these classes.
 AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "kafka.security.authorizer.AclAuthorizer",

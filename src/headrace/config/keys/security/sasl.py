@@ -1,7 +1,7 @@
 """Broker keys of SASL: mechanisms, logins, Kerberos. Honour one by removing its `effect`.
 
-Each also works for one listener, as `listener.name.<name>.<key>`, which wins. Credentials stand only with a listener
-and a mechanism: `listener.name.<name>.<mechanism>.sasl.jaas.config`.
+Each also works for one listener, as `listener.name.<name>.<key>`, which wins. Credentials need a listener and a
+mechanism: `listener.name.<name>.<mechanism>.sasl.jaas.config`.
 """
 
 from __future__ import annotations

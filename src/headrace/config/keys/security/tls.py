@@ -1,6 +1,6 @@
 """Broker keys of TLS. Each also works for one listener, as `listener.name.<name>.<key>`, which wins.
 
-A certificate and the certificates that are trusted change while the broker runs (`RENEWED`); the rest does not.
+The certificate and the trusted certificates can change while the broker runs (`RENEWED`); other keys cannot.
 """
 
 from __future__ import annotations
@@ -212,6 +212,6 @@ KEYS = (
     ),
 )
 
-# What changes while a broker runs, for one listener at a time. Passwords and keys do not: dynamic values are stored in
-# clear text. A file may have the same password as before.
+# Keys that can change while a broker runs, for one listener at a time. Passwords and private keys cannot, because
+# dynamic values are stored in clear text. A new file must have the old password.
 RENEWED = frozenset(("ssl.keystore.type", "ssl.keystore.location", "ssl.truststore.type", "ssl.truststore.location"))
