@@ -1,6 +1,6 @@
-"""Schema registry: schemas with ids and versions, compatibility checks, over HTTP as Confluent's registry.
+"""Schema registry: schemas with ids and versions, and compatibility checks, over the HTTP API of Confluent's registry.
 
-It reaches brokers by the wire only. In reading order:
+It talks to brokers only over the Kafka protocol. In reading order:
 
 `core`          pure: schemas, canonical text, compatibility, the state and its operations
 `store`         the compacted topic `_schemas`, and which instance writes it

@@ -25,7 +25,7 @@ def json_answer(request: Request, document: Any, status: int = 200) -> Response:
 
 
 def text_of(state: State, version: SubjectVersion, format_: str) -> str:
-    """The text in a format of its type; without one, as it is stored."""
+    """The schema text in the requested format, or as it is stored."""
     if not format_.strip():
         return version.content.text
     return parsed(state, version.subject, version.content).formatted(format_)
@@ -61,7 +61,7 @@ def registered_answer(state: State, version: SubjectVersion, request: Request) -
 
 
 def id_answer(state: State, version: SubjectVersion, request: Request) -> dict[str, Any]:
-    """A schema by its id: without a place."""
+    """Answer for a schema by its id, without subject and version."""
     answer = {
         "schema": text_of(state, version, request.query_params.get("format", "")),
         **version.content.extras(),

@@ -1,4 +1,4 @@
-"""The ASGI application: routes and errors. The store is started by `serving`."""
+"""The ASGI application: routes and errors. `serving` starts the store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def deployment(request: Request) -> Response:
 
 
 def application(store: SchemaStore) -> ASGIApp:
-    # Routes are tried in this order; look-ups by id are by far the most frequent.
+    # Routes are tried in this order. Look-ups by id are the most frequent.
     routes = [
         *schemas.ROUTES,
         *subjects.ROUTES,
@@ -63,7 +63,7 @@ def application(store: SchemaStore) -> ASGIApp:
 
 
 class _Targets:
-    """Keeps the request's own target (path and query) for forwarding, before anything is rewritten."""
+    """Keeps the original target of the request (path and query) for forwarding, before middleware rewrites it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""Passes a write on to the instance that leads, and its answer back."""
+"""Forwards a write to the leading instance and returns its answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headrace.registry.core.errors import Code, StoreFailed
 from headrace.registry.store.election import Identity
 
 FORWARDED: Final = "X-Forward"
-# The caller's own credentials and types go along; what describes the connection does not.
+# The caller's credentials and content types are forwarded; headers of the connection are not.
 _PASSED_ON: Final = ("accept", "content-type", "authorization")
 
 
 class LeaderGone(Exception):
-    """Nothing listens at the leader's address: the request was not sent, so it may be sent again."""
+    """No server listens at the leader's address. The request was not sent, so it may be retried."""
 
 
 async def forward(request: Request, leader: Identity, timeout_s: float) -> Response:
-    """Raises LeaderGone, or 50003 when the leader may have received the request and no answer came."""
+    """Raises LeaderGone, or 50003 if the leader may have received the request but did not answer."""
     path = request.scope["registry_target"]
     body = await request.body()
     headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
@@ -41,7 +41,7 @@ async def forward(request: Request, leader: Identity, timeout_s: float) -> Respo
 async def _exchange(
     leader: Identity, method: str, path: str, headers: Mapping[str, str], body: bytes
 ) -> tuple[int, dict[str, str], bytes]:
-    """One request on a connection of its own (HTTP/1.1, `Connection: close`)."""
+    """One request on a new connection (HTTP/1.1, `Connection: close`)."""
     reader, writer = await asyncio.open_connection(leader.host, leader.port)
     try:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {leader.host}:{leader.port}", "Connection: close"]

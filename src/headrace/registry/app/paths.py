@@ -1,7 +1,7 @@
-"""Paths and content types, before any route is looked for.
+"""Contexts, subjects and content types of a request, parsed before routing.
 
-Path segments stay percent-encoded until a route takes them, so a subject may contain a slash. A path below
-`/contexts/NAME` is the path behind it with that context: the context goes into the request's scope.
+Path segments stay percent-encoded until a route uses them, so a subject may contain a slash. The prefix
+`/contexts/NAME` is removed from the path, and the context is put into the request's scope.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def path_context(request: Request) -> str:
 
 
 def subject_in(request: Request) -> str:
-    """The subject of the path, in the context of the path unless it names its own."""
+    """The subject of the path, in the context of the path unless the subject includes one."""
     return qualified(request, unquote(request.path_params["subject"]))
 
 
@@ -86,7 +86,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def page(request: Request, found: list[Any]) -> list[Any]:
-    """`offset` and `limit`; a negative limit means all."""
+    """`offset` and `limit` of a listing. A negative limit means all."""
     offset, limit = number(request, "offset", 0), number(request, "limit", -1)
     return found[offset:] if limit < 0 else found[offset : offset + limit]
 
@@ -102,7 +102,7 @@ def number(request: Request, name: str, absent: int) -> int:
 
 
 def answer_type(request: Request) -> str:
-    """The content type of the answer. Raises 406 when the client accepts none of ours."""
+    """The content type of the answer. Raises 406 if the client accepts none of ours."""
     accepted = [part.split(";")[0].strip().lower() for part in request.headers.get("accept", "*/*").split(",")]
     for each in accepted:
         if each in _ANSWERED:
@@ -113,7 +113,7 @@ def answer_type(request: Request) -> str:
 
 
 async def body_of(request: Request) -> Any:
-    """The JSON of the body. Raises 415 for another content type and 400 for what is not JSON."""
+    """The JSON of the body. Raises 415 for another content type and 400 for invalid JSON."""
     kind = request.headers.get("content-type", V1_JSON).split(";")[0].strip().lower()
     if kind not in _READ:
         raise BadRequest(415, f"HTTP 415 Unsupported Media Type: {kind!r} is not one of {', '.join(_READ)}")

@@ -1,4 +1,4 @@
-"""`/schemas`: by id, by GUID, all of them; `/contexts`."""
+"""Routes below `/schemas` (by id, by GUID, all) and `/contexts`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def list_schemas(request: Request) -> Response:
 
 
 def _places(request: Request) -> list[SubjectVersion]:
-    """Every version with the id of the path, in the context that the path or the subject names. Raises 40403."""
+    """All versions with the id of the path, in the context of the path or the subject. Raises 40403."""
     state = store_of(request).state
     text = unquote(request.path_params["id"])
     if not text.removeprefix("-").isdecimal():
@@ -54,7 +54,7 @@ def _places(request: Request) -> list[SubjectVersion]:
 
 
 def _one(request: Request) -> SubjectVersion:
-    """The version of the subject that the query names, if it has the id: its references are the ones meant."""
+    """The version of the subject in the query if it has the id, because the answer must have its references."""
     places = _places(request)
     subject = request.query_params.get("subject")
     return next((each for each in places if each.subject == subject), places[0])

@@ -1,4 +1,4 @@
-"""uvicorn around the application. It listens on loopback unless another address is named."""
+"""Runs the application with uvicorn. It listens on loopback unless another address is given."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.registry.store.store import SchemaStore, StoreSettings
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Bound first: the address is part of the identity that other instances forward to. Raises OSError."""
+    """Binds the socket first, because other instances need its address to forward writes. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -29,7 +29,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class RegistryServer(uvicorn.Server):
-    """One instance of the registry on a bound socket. `ready` is called with its URL when requests are served."""
+    """One instance of the registry on a bound socket. It calls `ready` with its URL when it serves requests."""
 
     def __init__(self, listener: socket.socket, settings: StoreSettings, ready: Callable[[str], None]) -> None:
         self.listener = listener
@@ -54,16 +54,16 @@ class RegistryServer(uvicorn.Server):
             self._ready(self.store.settings.identity.url)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal asks for a clean end, with exit code 0; a second one does not wait for open requests."""
+        """The first signal stops the server cleanly with exit code 0. A second one does not wait for open requests."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     def serve_forever(self) -> None:
-        """Until SIGTERM or Ctrl-C. Raises Fault or RegistryError if it cannot start."""
+        """Serves until SIGTERM or Ctrl-C. Raises Fault or RegistryError if it cannot start."""
         uvloop.run(self._live())
 
     async def _live(self) -> None:
-        """The store starts first: a registry that has not read its topic would answer that subjects do not exist."""
+        """The store starts first, because a registry that has not read its topic would report missing subjects."""
         try:
             await self.store.start()
             await self.serve(sockets=[self.listener])

@@ -1,4 +1,4 @@
-"""`/config` and `/mode`."""
+"""Routes below `/config` and `/mode`."""
 
 from __future__ import annotations
 

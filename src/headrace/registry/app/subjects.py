@@ -1,4 +1,4 @@
-"""`/subjects` and `/compatibility`."""
+"""Routes below `/subjects` and `/compatibility`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ async def look_up(request: Request) -> Response:
 def _looked_up(
     state: State, subject: str, content: Content, *, normalize: bool, deleted: bool
 ) -> SubjectVersion | None:
-    """As it is, then with what the subject's latest version and configuration would add to it."""
+    """Looks up the schema as it is, then with the metadata and rules that the subject's latest version and
+    configuration add."""
     for each in _candidates(state, subject):
         try:
             found = find(state, each, content, normalize=normalize, deleted=deleted)
@@ -74,7 +75,7 @@ def _looked_up(
 
 
 def _candidates(state: State, subject: str) -> list[str]:
-    """A subject without a context is also looked for in the others."""
+    """The subject, and if it names no context, the subjects with this name in other contexts."""
     parsed = QualifiedSubject.parse(subject)
     if parsed.context != DEFAULT_CONTEXT:
         return [subject]
@@ -162,7 +163,7 @@ async def latest_with_metadata(request: Request) -> Response:
 
 
 async def check_compatibility(request: Request) -> Response:
-    """Against one version, or (without one) against what the level asks for."""
+    """Checks against one version, or without a version against those that the level requires."""
     answer_type(request)
     state, subject = store_of(request).state, _subject(request)
     asked = SchemaRequest.from_json(await body_of(request))
@@ -189,7 +190,7 @@ def _compared(request: Request, state: State, subject: str) -> list[SubjectVersi
 
 
 def _subject(request: Request) -> str:
-    """The subject of the path, or the subject that its configuration names as its alias."""
+    """The subject of the path, or the alias in its configuration."""
     subject = subject_in(request)
     alias = store_of(request).state.configs.get(subject, {}).get("alias")
     if not alias:

@@ -1,4 +1,4 @@
-"""Runs a write here or on the leading instance."""
+"""Runs a write here if this instance leads, or forwards it to the leading instance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store_of(request: Request) -> SchemaStore:
 
 
 async def write(request: Request, operation: Operation, render: Callable[[Any], Any] = lambda reply: reply) -> Response:
-    """A leader that died is waited for: its place is taken within a session time-out."""
+    """If the leader is dead, waits for a new one, which is elected within a session time-out."""
     store = store_of(request)
     deadline = asyncio.get_running_loop().time() + store.settings.timeout_s
     while True:
@@ -51,7 +51,7 @@ async def write(request: Request, operation: Operation, render: Callable[[Any], 
 
 
 async def _forwarded(request: Request, store: SchemaStore, leader: Identity) -> Response:
-    """Gives up as soon as another instance leads: the old one may be paused, and cannot write any more."""
+    """Stops waiting as soon as another instance leads: the old leader may be paused, and is fenced."""
     answer = asyncio.create_task(forward(request, leader, store.settings.timeout_s))
     change = asyncio.create_task(store.until_another_leads(leader))
     try:

@@ -1,13 +1,13 @@
-"""What the registry decides, without any I/O. In reading order:
+"""The logic of the registry, without I/O. In reading order:
 
 `errors`            error codes
 `subjects`          subjects and contexts
 `json_text`         JSON as Jackson prints it
-`content`           a schema apart from its place; MD5 and GUID
+`content`           a schema without subject and version; MD5 and GUID
 `records`           records of `_schemas`
-`state`             what replaying them gives
-`settings`          compatibility levels and modes, and where they come from
-`incompatibility`   one reason why two schemas do not fit
+`state`             the state that replaying the records builds
+`settings`          compatibility levels and modes, and their inheritance
+`incompatibility`   one reason why two schemas are not compatible
 `schema_types`      one interface for all types of schemas
 `avro`              Avro
 `json_schema`       JSON Schema

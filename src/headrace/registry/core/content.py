@@ -1,7 +1,7 @@
-"""What a schema *is*, apart from where it is registered: type, text, references, metadata and rules.
+"""The content of a schema, independent of subject and version: type, text, references, metadata and rules.
 
-Equal contents have equal ids. The MD5 over the content is the key of that comparison; its 16 bytes as a UUID are the
-GUID. The order of the hashed parts is Confluent's.
+Equal contents have equal ids. The MD5 of the content is the key of this comparison, and its 16 bytes as a UUID are the
+GUID. The hashed parts have Confluent's order.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Content:
         return digest.digest()
 
     def extras(self) -> dict[str, Any]:
-        """The parts that records and answers carry only if they are there."""
+        """Optional parts, which records and answers include only if they are set."""
         found: dict[str, Any] = {}
         if self.type != AVRO:
             found["schemaType"] = self.type

@@ -1,5 +1,5 @@
-"""Metadata and rules of a version: its own, those of the version before it, and defaults and overrides of the
-configuration, merged."""
+"""Merges the metadata and rules of a version: its own, those of the previous version, and defaults and overrides of the
+configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
 def with_contract(
     content: Content, previous: Content | None, config: Mapping[str, Any], new_version: int | None, asked_version: int
 ) -> Content:
-    """`new_version` is None in a look-up. A version number in the metadata follows the version."""
+    """`new_version` is None in a look-up. The version number in the metadata is set to the new version."""
     metadata = content.metadata if content.metadata is not None or previous is None else previous.metadata
     rules = content.rule_set if content.rule_set is not None or previous is None else previous.rule_set
     metadata = _merged_metadata(

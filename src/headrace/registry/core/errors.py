@@ -3,9 +3,9 @@
 RegistryError
 ├── NotFound            40401 … 40409
 ├── Incompatible        40901, with one message for each incompatibility
-├── Unprocessable       42201 … 42211: the request names something that the registry cannot accept
+├── Unprocessable       42201 … 42211: the registry does not accept a value of the request
 ├── StoreFailed         50001 … 50004: the topic or the leading instance did not answer
-└── BadRequest          400, 406, 415: the request itself cannot be read
+└── BadRequest          400, 406, 415: the request is malformed
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Unprocessable(RegistryError):
 
 
 class InvalidSchema(Unprocessable):
-    """The text is no schema of its type. The message names the place and the reason."""
+    """The text is not a schema of its type. The message names the position and the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INVALID_SCHEMA, message)

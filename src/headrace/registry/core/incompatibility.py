@@ -1,4 +1,4 @@
-"""One reason why two schemas are not compatible: what, where, and a change that would make them compatible."""
+"""One reason why two schemas are not compatible: the rule, the place, and a change that would fix it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"
 _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 _SMALLEST_PLAIN: Final = 1e-3
 _LARGEST_PLAIN: Final = 1e7
-# Deeper documents are refused: every walk over a schema is recursive.
+# Deeper documents are rejected, because all functions that walk a schema are recursive.
 _DEEPEST: Final = 200
 
 

@@ -1,4 +1,4 @@
-"""Questions to the state that need schemas to be parsed: references, look-ups by content, compatibility checks."""
+"""Queries of the state that parse schemas: references, look-ups by content, compatibility checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.registry.core.subjects import context_of, in_context_of
 
 
 def resolved_references(state: State, subject: str, references: Iterable[Reference]) -> dict[str, str]:
-    """The text of every reference, and of their references, by name, dependencies first. Raises InvalidSchema."""
+    """Texts of all references by name, including indirect ones, dependencies first. Raises InvalidSchema."""
     found: dict[str, str] = {}
     _resolve(state, subject, references, found, ())
     return found
@@ -72,7 +72,7 @@ def find(
 
 
 def _is_same(state: State, wanted: Content, schema: ParsedSchema, version: SubjectVersion) -> bool:
-    """A client may send the schema with its references written into it, or without the version in its metadata."""
+    """Also matches a schema with inlined references, or without the version in its metadata."""
     known = version.content
     if known.type != wanted.type or known.rule_set != wanted.rule_set:
         return False
@@ -96,7 +96,7 @@ def _without_version(metadata: Mapping[str, Any] | None) -> Any:
 def compatibility_messages(
     state: State, subject: str, content: Content, schema: ParsedSchema, history: Sequence[SubjectVersion]
 ) -> list[str]:
-    """Why the schema may not follow `history` (ascending) at the subject's level; nothing if it may."""
+    """Reasons why the schema may not follow `history` (ascending) at the subject's level; empty if it may."""
     config = settings.config_in_scope(state, subject)
     level = Level(config[settings.LEVEL])
     group = config.get("compatibilityGroup")

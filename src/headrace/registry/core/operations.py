@@ -1,6 +1,6 @@
-"""Writes: each operation looks at the state and returns records and a reply, or raises. It changes nothing.
+"""Write operations. Each one reads the state and returns records and a reply, or raises. It does not change the state.
 
-The writer appends the records to the topic, every instance replays them, and only then the client gets the reply.
+The writer appends the records to the topic. The client gets the reply after the leader has replayed them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.registry.core.settings import Mode
 from headrace.registry.core.state import State
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, context_of, is_valid
 
-# What fits into one record of the topic beside its envelope; a broker's own limit may be lower.
+# Largest record of the topic, key and value. The broker's own limit may be lower.
 LARGEST_SCHEMA_BYTES: Final = 1_000_000
 
 
@@ -31,7 +31,7 @@ class Decision:
 
 
 def register(state: State, subject: str, request: SchemaRequest, *, normalize: bool, force: bool = False) -> Decision:
-    """Answers with the version. Content that the subject has already is answered before mode and compatibility."""
+    """Replies with the version. Content that the subject already has skips the checks of mode and compatibility."""
     if not is_valid(subject):
         raise Unprocessable(Code.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject name")
     if len(request.content.text) > LARGEST_SCHEMA_BYTES:
@@ -82,7 +82,7 @@ def _registration_records(state: State, version: SubjectVersion, before: Sequenc
     if context != DEFAULT_CONTEXT and context not in state.contexts:
         found.append(records.context_entry(context))
     for each in before:
-        # A soft-deleted version of the same content gives way, unless a reference still leads to it.
+        # A soft-deleted version with the same content is deleted permanently, unless a reference still uses it.
         gives_way = each.deleted and each.id == version.id and each.version < version.version
         if gives_way and not state.referenced_by(each.subject, each.version, deleted=True):
             found.append(records.schema_tombstone(each.subject, each.version))
@@ -122,7 +122,7 @@ def _check_id_is_free(state: State, subject: str, id_: int, content: Content) ->
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision:
-    """Answers with the version numbers."""
+    """Replies with the version numbers."""
     if not state.has_subject(subject, deleted=True):
         raise NotFound.subject(subject)
     if not permanent and not state.has_subject(subject):
@@ -148,7 +148,7 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Decision:
 
 
 def delete_version(state: State, subject: str, number: int, *, permanent: bool) -> Decision:
-    """Answers with the version number. `-1` is the latest."""
+    """Replies with the version number. `-1` is the latest."""
     version = state.version(subject, number, deleted=True)
     if version is None:
         if not state.has_subject(subject, deleted=True):
@@ -196,7 +196,7 @@ def _check_writable(state: State, subject: str | None) -> None:
 
 
 def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision:
-    """Answers with the whole configuration of the subject, as Confluent names its fields in an update."""
+    """Replies with the whole configuration of the subject, with the field names of Confluent's update."""
     changes = settings.config_changes(body)
     for name in ("defaultRuleSet", "overrideRuleSet"):
         checked_rule_set(changes.get(name))

@@ -1,14 +1,14 @@
 """Records of the topic `_schemas`, in Confluent's format: JSON without spaces, fields in a fixed order.
 
     key type          value
-    SCHEMA            one version of a subject; no value = the version is deleted for good
+    SCHEMA            one version of a subject; no value = the version is permanently deleted
     CONFIG, MODE      settings of a subject, a context, or (no subject) of everything; no value = they are removed
     DELETE_SUBJECT    all versions of a subject up to this one are soft-deleted
-    CLEAR_SUBJECT     soft-deleted versions of a subject are forgotten
+    CLEAR_SUBJECT     soft-deleted versions of a subject are removed
     CONTEXT           a context exists
-    NOOP              a writer marks its place
+    NOOP              a new leader marks its position
 
-The order of a key's fields matters: compaction compares keys byte by byte.
+The order of the fields in a key matters, because compaction compares keys byte by byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TENANT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record, decoded. Unknown key types are kept as they are and change nothing."""
+    """One decoded record. Unknown key types are kept and have no effect."""
 
     key: Mapping[str, Any]
     value: Mapping[str, Any] | None
@@ -60,7 +60,7 @@ class SubjectVersion:
 
 
 def decoded(key: bytes | None, value: bytes | None) -> Entry | None:
-    """None for a record that is not in this format: the topic may hold what another program wrote."""
+    """None for a record that is not in this format: other programs may write to the topic."""
     try:
         fields = json.loads(key or b"")
         document = None if value is None else json.loads(value)
@@ -93,7 +93,7 @@ def _schema_key(subject: str, version: int) -> dict[str, Any]:
 
 
 def subject_entry(kind: str, subject: str | None, value: Mapping[str, Any] | None) -> Entry:
-    """CONFIG, MODE, DELETE_SUBJECT or CLEAR_SUBJECT of a subject, or of everything."""
+    """CONFIG, MODE, DELETE_SUBJECT or CLEAR_SUBJECT of a subject, or a global setting."""
     named = {} if subject is None else {"subject": subject}
     return Entry({"keytype": kind, **named, "magic": 0}, None if value is None else {**named, **value})
 
@@ -108,7 +108,7 @@ def noop_entry() -> Entry:
 
 
 def version_of(value: Mapping[str, Any]) -> SubjectVersion | None:
-    """What a SCHEMA value says; None if it is damaged. Registries before 5.5 wrote no md5."""
+    """Decodes a SCHEMA value; None if it is damaged. Registries before 5.5 wrote no md5."""
     try:
         content = Content(
             str(value["schema"]),

@@ -1,4 +1,4 @@
-"""The body of a registration, a look-up or a compatibility check, with types."""
+"""Typed body of a registration, a look-up or a compatibility check."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The types of schemas that the registry knows, behind one interface.
+"""One interface for all schema types: Avro, JSON Schema, Protobuf.
 
-Parsing is pure and the texts are few, so parsed schemas are kept in a cache of limited size.
+Parsing is pure and there are few texts, so a cache of limited size keeps parsed schemas.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class ParsedSchema(Protocol):
     def type(self) -> str: ...
 
     def canonical(self) -> str:
-        """The text that is stored and hashed."""
+        """The text that the registry stores and hashes."""
         ...
 
     def normalized(self) -> str:
-        """The text for `normalize=true`: schemas that differ only in order or form have the same."""
+        """The text for `normalize=true`, equal for schemas that differ only in order or form."""
         ...
 
     def formatted(self, format_: str) -> str:
-        """The text in a format of this type; an unknown format gives the canonical text, as Confluent's does."""
+        """The text in a format of this type. As in Confluent's registry, an unknown format means the canonical text."""
         ...
 
     def resolved(self) -> str:
-        """The text with all references written into it, where the type can do that."""
+        """The text with all references inlined, if the type supports it."""
         ...
 
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
-        """Why this schema, as the reader, cannot read what `writer` (of the same type) wrote."""
+        """Reasons why this schema, as the reader, cannot read data of `writer` (of the same type)."""
         ...
 
 

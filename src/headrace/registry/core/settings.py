@@ -1,7 +1,7 @@
-"""Configuration and modes: their values, and where a subject takes them from.
+"""Compatibility levels and modes, and where a subject inherits them from.
 
-A subject without a setting takes its context's, then the global one (`:.__GLOBAL:` for every context; the plain global
-setting belongs to the default context), then the default: BACKWARD and READWRITE.
+A subject without a setting inherits that of its context, then the global one (`:.__GLOBAL:` for every context; the
+plain global setting belongs to the default context), then the default: BACKWARD and READWRITE.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _FIELDS: Final = (
 
 
 def config_changes(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a request names; None removes one. Unknown fields are ignored. Raises 42203."""
+    """The settings in a request. None removes a setting. Unknown fields are ignored. Raises 42203."""
     changes = {name: body[name] for name in _FIELDS if name in body}
     if "compatibility" in body:
         changes[LEVEL] = body["compatibility"]

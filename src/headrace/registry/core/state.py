@@ -1,10 +1,10 @@
-"""Everything the registry knows: subjects, versions, ids, configuration, modes, contexts.
+"""The state of the registry: subjects, versions, ids, configuration, modes, contexts.
 
-`replay` of the topic's records, in order, is the only way to change it. So every instance that has read to the same
-offset has the same state, and a restart is a replay. Reads are dictionary look-ups; schemas are parsed only when an
-operation needs them.
+Only `replay` of the topic's records, in order, changes it. So all instances that have read to the same offset have the
+same state, and a restart is a replay. Reads are dictionary look-ups. Schemas are parsed only when an operation needs
+them.
 
-Invariants: within a context one id means one content (`ids` and `hashes` agree); the highest id only grows.
+Invariants: within a context an id has one content (`ids` and `hashes` agree); the highest id only grows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class State:
         self.referrers: dict[Place, dict[Place, None]] = {}
 
     def copy(self) -> State:
-        """Changes of the copy do not reach the original; the versions themselves never change."""
+        """A copy that can change independently. Versions are immutable and shared."""
         made = State()
         made.subjects = {name: dict(versions) for name, versions in self.subjects.items()}
         made.contexts = {name: context.copy() for name, context in self.contexts.items()}
@@ -136,7 +136,7 @@ class State:
         return any(deleted or not each.deleted for each in self.subjects.get(subject, {}).values())
 
     def subjects_in(self, scope: str | None, *, deleted: bool = False) -> Iterator[str]:
-        """A subject alone, those of a context (`:.ctx:`), or (None) those of the default context."""
+        """One subject, all subjects of a context (`:.ctx:`), or for None those of the default context."""
         context = DEFAULT_CONTEXT if scope is None else context_of(scope)
         is_scope = scope is None or scope == f":{context}:"
         for subject in self.subjects:

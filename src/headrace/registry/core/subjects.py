@@ -1,6 +1,6 @@
 """Subjects and contexts.
 
-A subject may carry its context: `:.staging:orders-value` is the subject `orders-value` of the context `.staging`.
+A subject may include its context: `:.staging:orders-value` is the subject `orders-value` of the context `.staging`.
 Without one it belongs to the default context `.`. Each context has ids and versions of its own. `:.ctx:` without a
 subject names the context itself, for its configuration and mode. `:*:` stands for all contexts in listings.
 """
@@ -35,7 +35,7 @@ class QualifiedSubject:
 
     @property
     def scope(self) -> str:
-        """The name under which the context's own configuration stands; empty for the default context."""
+        """The key of the context's own configuration; empty for the default context."""
         return "" if self.context == DEFAULT_CONTEXT else f":{self.context}:"
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ def context_of(subject: str) -> str:
 
 
 def in_context_of(parent: str, subject: str) -> str:
-    """`subject` as a reference of `parent` means it: in the same context unless it names one."""
+    """Resolves `subject` in a reference of `parent`: in the same context unless it names one."""
     own = QualifiedSubject.parse(subject)
     if own.context != DEFAULT_CONTEXT:
         return str(own)
@@ -60,7 +60,7 @@ def in_context_of(parent: str, subject: str) -> str:
 
 
 def is_valid(subject: str, *, may_be_scope: bool = False) -> bool:
-    """No control characters, no reserved name; the global context has configuration and mode but no schemas."""
+    """No control characters and no reserved name. The global context has configuration and mode, but no schemas."""
     if any(ord(each) < 32 or 127 <= ord(each) < 160 for each in subject):
         return False
     parsed = QualifiedSubject.parse(subject)
@@ -80,7 +80,7 @@ def context_name(text: str) -> str:
 
 
 def matches_prefix(subject: str, prefix: str) -> bool:
-    """Whether a listing for `prefix` shows the subject. `:*:` looks into every context."""
+    """Whether a listing for `prefix` includes the subject. `:*:` matches every context."""
     if prefix.startswith(ALL_CONTEXTS):
         return QualifiedSubject.parse(subject).name.startswith(prefix[len(ALL_CONTEXTS) :])
     wanted, own = QualifiedSubject.parse(prefix), QualifiedSubject.parse(subject)

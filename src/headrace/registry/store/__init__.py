@@ -2,7 +2,7 @@
 
 `topic`          the topic over the wire
 `reader`         replays it into the state
-`election`       which instance writes
-`fenced_writer`  appends in transactions that an older writer cannot complete
-`store`          all of them together: reads from memory, writes by the leader
+`election`       elects the instance that writes
+`fenced_writer`  appends in transactions that fence older writers
+`store`          combines them: reads from memory, writes by the leader
 """

@@ -1,7 +1,7 @@
-"""Which instance writes: the members of the group `schema-registry` elect one, with Confluent's protocol `sr`.
+"""Elects the instance that writes, among the members of the group `schema-registry`, with Confluent's protocol `sr`.
 
-Each member tells the group its address. The member that the coordinator makes group leader chooses the eligible one
-with the smallest URL, and every member learns it. So our instances and Confluent's can be members of one group.
+Each member sends its address when it joins. The group leader chooses the eligible member with the smallest URL, and the
+assignment tells every member. So our instances and Confluent's can be members of one group.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Identity:
 
 
 def elected(members: Mapping[str, Identity]) -> tuple[str, Identity] | None:
-    """(member id, identity) of the one that writes."""
+    """(member id, identity) of the instance that writes."""
     eligible = sorted((each.url, member, each) for member, each in members.items() if each.eligible)
     return eligible[0][1:] if eligible else None
 
@@ -71,7 +71,7 @@ def assignment(members: Mapping[str, Identity]) -> bytes:
 
 
 class Election:
-    """`on_leader` is called with each new leader, and with None when membership is lost."""
+    """Calls `on_leader` with each new leader, and with None when it loses its membership."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Election:
         return await self.client.to_coordinator(self.group, api, body, at_most=version, timeout=wait)
 
     async def _join(self) -> None:
-        """Returns as a member that knows the leader; returns without if the group changes again at once."""
+        """Joins and learns the leader. Returns without a leader if the group rebalances again at once."""
         metadata = json.dumps(self.identity.as_json(), separators=(",", ":")).encode()
         body = {
             "group_id": self.group,
@@ -154,7 +154,8 @@ class Election:
         }
 
     async def _beat(self) -> None:
-        """Until the group changes. A leader stays leader meanwhile: its writes are fenced, not its time."""
+        """Sends heartbeats until the group rebalances. The leader leads meanwhile: fencing protects writes, not a
+        lease."""
         if self._generation < 0:
             return
         while True:

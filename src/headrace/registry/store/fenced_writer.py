@@ -1,9 +1,9 @@
-"""Appends to the topic so that two writers never interleave.
+"""Appends to the topic in transactions, so that the records of two writers never interleave.
 
-The group of instances elects a leader, but a leader that was paused does not notice that another one took its place.
-So all leaders write as one transactional producer. A new leader fences the transactional id first: from then on the
-coordinator and the broker refuse everything that the old leader still sends, and an unfinished transaction of the old
-one is aborted. Each write is one transaction, and readers read committed records only.
+The group of instances elects a leader, but a paused leader does not know that another one replaced it. So all leaders
+use the same transactional id. A new leader initialises it first, which fences the old leader: coordinator and brokers
+reject its requests and abort its open transaction. Each write is one transaction, and readers read only committed
+records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _PAUSE_S: Final = 0.003
 
 
 class FencedWriter:
-    """After a failure nobody knows whether the transaction was committed: `take_over` again, then read to the end."""
+    """After a failure it is unknown whether the transaction was committed: call `take_over` again, then read to the
+    end."""
 
     def __init__(self, topic: SchemasTopic, transactional_id: str, timeout_s: float) -> None:
         self.topic = topic
@@ -54,7 +55,7 @@ class FencedWriter:
         self._leader = await retrying(self.topic.leader, self.timeout_s)
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Writes all records or none; gives the offset after the last one. Raises Fault."""
+        """Writes all records or none. Returns the offset after the last one. Raises Fault."""
         await self._add_partition()
         after = 0
         for batch in _batches(records):
@@ -80,7 +81,7 @@ class FencedWriter:
             while True:
                 answer = await self._to_coordinator(ApiKey.ADD_PARTITIONS_TO_TXN, body, at_most=3)
                 found = answer.results_by_topic_v3_and_below[0].results_by_partition[0]
-                # The markers of the transaction before are still being written.
+                # The coordinator is still writing the markers of the previous transaction.
                 if found.partition_error_code != ErrorCode.concurrent_transactions:
                     break
                 await asyncio.sleep(_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Follows the topic and replays it into the state: the only task that changes the state."""
+"""Follows the topic and replays its records into the state. Only this task changes the state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogReader:
         self._moved = asyncio.Event()
 
     async def run(self) -> None:
-        """Until it is cancelled. A broker that does not answer is asked again."""
+        """Runs until it is cancelled. Retries if a broker does not answer."""
         leader, started = -1, False
         while True:
             try:
@@ -56,6 +56,6 @@ class LogReader:
                 self._moved = asyncio.Event()
 
     async def reached(self, offset: int) -> None:
-        """Returns when everything before `offset` is in the state."""
+        """Returns when the state includes all records before `offset`."""
         while self.position < offset:
             await self._moved.wait()

@@ -1,12 +1,12 @@
-"""The registry's state on its topic: reads from memory, writes by one instance at a time.
+"""Store of the registry on its topic: reads from memory, writes by one instance at a time.
 
-Every instance follows the topic (`LogReader`). The elected one also decides writes: it takes all that are waiting,
-decides each on a copy of the state that is ahead of the topic (`_decided`), appends all their records in one
-transaction, waits until its own reader has replayed them, and only then answers. So a client that has its answer finds
-its schema, on the leader and, after a restart, on any other instance.
+Every instance follows the topic (`LogReader`). The leader also executes writes. It takes all waiting writes, applies
+each to a copy of the state that is ahead of the topic (`_decided`), appends their records in one transaction, waits
+until its own reader has replayed them, and then answers. So a client that has its answer finds its schema on the
+leader, and after a restart on every other instance.
 
-A write that fails leaves nobody knowing whether it is in the topic. The leader then drops the copy, fences again and
-reads to the end before it decides anything else.
+After a failed write it is unknown whether its records are in the topic. The leader then drops the copy, fences again
+and reads to the end before the next write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Operation = Callable[[State], Decision]
 
 
 class NotLeading(Exception):
-    """Another instance writes."""
+    """Another instance is the leader."""
 
     def __init__(self, leader: Identity) -> None:
         super().__init__(leader.url)
@@ -90,7 +90,8 @@ class SchemaStore:
         return self.leader == self.settings.identity
 
     async def start(self) -> None:
-        """Returns when the topic is read: reads can be served. Raises Fault if no broker answers in time."""
+        """Returns when the topic has been read and the store can serve reads. Raises Fault if no broker answers in
+        time."""
         timeout_s = self.settings.timeout_s
         await retrying(self._asker.create, timeout_s)
         await retrying(self._asker.leader, timeout_s)
@@ -110,7 +111,7 @@ class SchemaStore:
             await client.close()
 
     async def catch_up(self) -> None:
-        """Returns when everything that is committed now is in the state."""
+        """Returns when the state includes all records that are committed now."""
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 await self._reader.reached(await retrying(self._asker.end, self.settings.timeout_s))
@@ -123,7 +124,7 @@ class SchemaStore:
             raise StoreFailed(Code.STORE, f"topic {self.settings.topic}: {fault.message}") from fault
 
     async def write(self, operation: Operation) -> Any:
-        """Decides and appends; gives the reply. Raises NotLeading, or RegistryError."""
+        """Executes a write and returns its reply. Raises NotLeading or RegistryError."""
         leader = await self.known_leader()
         if leader != self.settings.identity:
             raise NotLeading(leader)
@@ -139,7 +140,7 @@ class SchemaStore:
             ) from fault
 
     async def known_leader(self) -> Identity:
-        """Waits while the group elects. Raises 50004 after the time-out."""
+        """The leader. Waits during an election. Raises 50004 after the time-out."""
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 while self.leader is None:
@@ -208,7 +209,7 @@ class SchemaStore:
                 future.set_result(reply)
 
     async def _take_over(self) -> State:
-        """Fences, writes a mark and reads up to it: the copy is then ahead of the topic by our own records only."""
+        """Fences older writers, writes a NOOP record and reads up to it. Returns a copy of the state."""
         if not self.is_leader:
             raise StoreFailed(Code.NO_LEADER, "another instance has become the leader")
         await self._writer.take_over()

@@ -1,4 +1,4 @@
-"""The topic `_schemas` over the wire: create it, find its leader, its end, its records."""
+"""The topic `_schemas`: creates it, finds its leader and end, fetches its records."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_retriable(fault: Fault) -> bool:
 
 
 async def retrying(attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """Tries again while leadership or coordinators move, for as long as the time allows."""
+    """Retries until the time-out while leaders or coordinators change."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while True:
         try:
@@ -56,7 +56,7 @@ async def retrying(attempt: Callable[[], Awaitable[T]], timeout_s: float) -> T:
 
 
 class SchemasTopic:
-    """One partition. Each user has a client of its own: a waiting fetch holds up what follows on its connection."""
+    """Has one partition. Each user needs its own client, because a waiting fetch blocks its connection."""
 
     def __init__(self, client: ClusterClient, name: str) -> None:
         self.client = client
@@ -108,7 +108,7 @@ class SchemasTopic:
         return found.offset
 
     async def fetch(self, leader: int, offset: int, *, max_wait_ms: int, max_bytes: int) -> tuple[list[Record], int]:
-        """Committed records from `offset` on, and the offset to go on from."""
+        """Committed records from `offset` on, and the next offset to fetch."""
         part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
         body: dict[str, Any] = {
             "replica_id": -1,

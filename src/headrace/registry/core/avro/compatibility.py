@@ -1,7 +1,7 @@
-"""Whether a reader schema can read what a writer schema wrote: the verdicts of Apache Avro's SchemaCompatibility.
+"""Whether a reader schema can read data of a writer schema, with the results of Apache Avro's SchemaCompatibility.
 
-Names of types are compared without their namespaces, as Apache Avro does; an alias of the reader is compared in full. A
-pair of types that is being compared already counts as compatible, so that recursive schemas end.
+Type names are compared without namespaces, as in Apache Avro; an alias of the reader is compared with its namespace. A
+pair of types that is already being compared counts as compatible, so that the comparison of recursive schemas ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def avro_incompatibilities(reader: Schema, writer: Schema) -> list[Incompatibili
 
 
 class _Ambiguous(Exception):
-    """A field matches two fields of the writer. Apache Avro ends the comparison there, wherever it is found."""
+    """A field matches two fields of the writer. Apache Avro ends the whole comparison there."""
 
     def __init__(self, incompatibility: Incompatibility) -> None:
         super().__init__(str(incompatibility))
@@ -37,7 +37,7 @@ class _Ambiguous(Exception):
 
 class _Comparison:
     def __init__(self) -> None:
-        # Objects are kept beside the ids of which the keys are made: an id is unique while its object lives.
+        # The values keep the objects alive, because the keys contain their ids, which are unique only while they live.
         self._known: dict[tuple[int, int], list[Incompatibility]] = {}
 
     def compare(self, reader: Schema, writer: Schema, at: str) -> list[Incompatibility]:
@@ -91,7 +91,7 @@ class _Comparison:
         return found
 
     def _field(self, field: Field, reader: Record, writer: Record, at: str) -> list[Incompatibility]:
-        # An alias that repeats the name is a second match: Apache Avro refuses it.
+        # An alias equal to the name is a second match: Apache Avro rejects it.
         matches = [writer.fields[name] for name in (field.name, *field.aliases) if name in writer.fields]
         if len(matches) > 1:
             listed = " and ".join(f"'{each.name}'" for each in matches)

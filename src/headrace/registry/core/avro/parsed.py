@@ -1,4 +1,4 @@
-"""Avro behind the interface of `schema_types`."""
+"""Implements the interface of `schema_types` for Avro."""
 
 from __future__ import annotations
 

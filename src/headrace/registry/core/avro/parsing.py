@@ -1,6 +1,6 @@
-"""Avro text to a schema tree, with Apache Avro's leniency: names are not checked, unknown properties are kept.
+"""Parses Avro text to a schema tree. As lenient as Apache Avro: names are not checked, unknown properties are kept.
 
-Errors name the place as a path (`fields[2].type`) and what is expected there.
+Errors name the position as a path (`fields[2].type`) and the expected value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parse_avro(text: str, references: Iterable[str] = ()) -> tuple[Schema, froze
 
 
 class _Unresolved(Schema):
-    """A name that is not defined yet: it stands in the tree until the whole text is read."""
+    """Placeholder in the tree for a name that is not defined yet."""
 
     __slots__ = ("at", "name")
 
@@ -58,7 +58,7 @@ class _Unresolved(Schema):
 
 
 class _Parser:
-    """A type is known by its simple name once its definition is complete, and by its full name from anywhere."""
+    """A type can be used by its simple name after its definition, and by its full name anywhere."""
 
     def __init__(self) -> None:
         self.names: dict[str, Named] = {}
@@ -200,7 +200,7 @@ class _Parser:
 
 
 def _are_equal(first: Schema, second: Schema) -> bool:
-    """As Apache Avro compares: docs and aliases do not count."""
+    """Compares as Apache Avro does: without docs and aliases."""
     if first is second:
         return True
     if type(first) is not type(second) or first.kind != second.kind or first.props != second.props:
@@ -218,7 +218,7 @@ def _are_equal(first: Schema, second: Schema) -> bool:
 
 
 def _below_of(schema: Schema) -> list[tuple[Any, Schema]]:
-    """The schemas directly below, each with what else must be equal."""
+    """The direct child schemas, each with the other properties that must be equal."""
     if isinstance(schema, Array):
         return [(None, schema.items)]
     if isinstance(schema, Map):
@@ -262,7 +262,7 @@ def _size(node: dict[str, Any], at: str) -> int:
 
 
 def _name(text: str, space: str | None) -> Name:
-    """A dotted name carries its own namespace; an empty one means none."""
+    """A dotted name includes its namespace. An empty namespace means none."""
     before, dot, simple = text.rpartition(".")
     return Name(simple, before or None) if dot else Name(text, space or None)
 

@@ -1,4 +1,4 @@
-"""A schema tree as text: byte for byte what `Schema.toString` of Apache Avro gives, docs and properties kept."""
+"""Prints a schema tree byte for byte as `Schema.toString` of Apache Avro, with docs and properties."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from headrace.registry.core.avro.schema import (
 from headrace.registry.core.json_text import json_text
 
 _LOGICAL: Final = ("logicalType", "precision", "scale")
-# A type of the user with such a name must be written in full, or it would be read as Avro's own.
+# A user type with such a name is printed with its namespace, or it would be read as Avro's own type.
 _AVRO_TYPES: Final = frozenset({*PRIMITIVES, "record", "error", "enum", "fixed", "array", "map", "union"})
 
 
 def avro_text(schema: Schema, known: Iterable[str] = (), *, normalize: bool = False) -> str:
-    """Types whose full names are `known` (they stand in references) are printed as names. `normalize` sorts
-    properties and aliases and leaves out empty docs."""
+    """Types whose full names are `known` (defined in references) are printed as names. `normalize` sorts properties and
+    aliases and omits empty docs."""
     return json_text(_Printer(set(known), normalize).document(schema, None))
 
 

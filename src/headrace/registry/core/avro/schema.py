@@ -1,6 +1,6 @@
-"""The Avro schema as a tree: what the parser makes, the printer prints and the compatibility check walks.
+"""The tree of an Avro schema, which the parser builds and the printer and the compatibility check walk.
 
-A named type that is used twice is one object in the tree, so recursive schemas are cycles and identity is equality.
+A named type that is used twice is one object in the tree. So recursive schemas are cycles, and identity means equality.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Schema:
 
     @property
     def label(self) -> str:
-        """How a message names it."""
+        """Name of the schema in messages."""
         return self.kind
 
 

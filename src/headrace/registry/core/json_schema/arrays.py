@@ -1,4 +1,4 @@
-"""Arrays: items at named positions, the items after them, `contains`."""
+"""Compares arrays: items at fixed positions, the items after them, `contains`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: a limit may be loosened or removed, never tightened or added."""
+"""Compares limits: a new schema may loosen or remove a limit, but not tighten or add one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOWER: Final = {
     "minItems": "array",
     "minContains": "array",
 }
-# A lower limit of zero limits nothing.
+# A lower limit of zero has no effect.
 _COUNTS: Final = ("minLength", "minProperties", "minItems", "minContains")
 
 

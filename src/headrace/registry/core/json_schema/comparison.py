@@ -1,8 +1,8 @@
-"""Whether the update accepts everything that the original accepted.
+"""Whether the new schema accepts all values that the old schema accepts.
 
-The walk follows Confluent's rules by keyword; where those rules look only at the form of a schema, it looks at what the
-schema accepts: a single-branch union is its branch, and a part of a combination may be matched by any part that accepts
-as much. Schemas that are being compared already count as compatible, so that recursive schemas end.
+The comparison follows Confluent's rules by keyword. Where those rules look only at the form of a schema, it looks at
+the accepted values: a union with one branch equals this branch, and any part of a combination that accepts as much
+matches an old part. Schemas that are already being compared count as compatible, so that recursive schemas end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "str
 class Comparison:
     def __init__(self, *, lenient: bool) -> None:
         self.lenient = lenient
-        # The schemas are kept in the values: an id is unique while its object lives.
+        # The values keep the schemas alive, because the keys contain their ids, which are unique only while they live.
         self._known: dict[tuple[int, int], tuple[Any, Any, list[Incompatibility]]] = {}
 
     def compare(self, original: Node, update: Node, path: str = "#") -> list[Incompatibility]:
@@ -56,14 +56,14 @@ class Comparison:
             if new.accepts_none:
                 yield from self._part(olds[0], new, path)
                 continue
-            # A union is compared as a whole with a union, else branch by branch.
+            # Two unions are compared as a whole. Otherwise the comparison goes branch by branch.
             candidates = [*sums, *(old for old in olds if not _branches(old))] if _branches(new) else olds
             attempts = [list(self._part(old, new, path)) for old in candidates]
             if all(attempts):
                 yield from _nearest(candidates, attempts, new)
 
     def _part(self, old: Node, new: Node, path: str) -> Iterator[Incompatibility]:
-        """Both are simple schemas."""
+        """Compares two simple schemas."""
         if new.accepts_all or old.accepts_none:
             return
         if _branches(old):
@@ -98,7 +98,8 @@ class Comparison:
             yield from self.compare(old.at(branch), new, f"{path}/{index}")
 
     def _all_matched(self, old: Node, new: Node, path: str) -> bool:
-        """Each old branch needs a new one that accepts it; with `oneOf` a new one of its own (bipartite matching)."""
+        """Each old branch needs a new branch that accepts it; with `oneOf` a different one each (bipartite
+        matching)."""
         olds = [old.at(each) for each in _branches(old)]
         news = [new.at(each) for each in _branches(new)]
         fits = [
@@ -193,7 +194,7 @@ def _values(node: Node) -> list[Any] | None:
 
 
 def _accepts_value(value: Any, node: Node) -> bool:
-    """A value whose schema cannot be resolved here counts as refused."""
+    """A value counts as rejected if its schema cannot be resolved here."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import _WrappedReferencingError
 
@@ -204,7 +205,7 @@ def _accepts_value(value: Any, node: Node) -> bool:
 
 
 def _nearest(olds: list[Node], attempts: list[list[Incompatibility]], new: Node) -> list[Incompatibility]:
-    """Of several old parts, the one that says most about the same thing explains best."""
+    """The old part with the most keywords in common, which gives the best explanation."""
     scored = sorted(
         zip(olds, attempts, strict=True), key=lambda each: -len(each[0].keywords.keys() & new.keywords.keys())
     )

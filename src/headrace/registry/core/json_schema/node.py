@@ -1,7 +1,7 @@
 """A JSON schema within its document.
 
-`$ref` is followed when a schema is looked at. What stands beside a `$ref`, and beside `allOf`, `anyOf` and `oneOf`, is
-one more schema that must hold: `parts` gives the schema as a list of simple ones that must all hold.
+A `$ref` is resolved when the schema is used. Keywords next to a `$ref`, `allOf`, `anyOf` or `oneOf` are one more schema
+that must hold. `parts` returns the schema as a list of simple schemas that must all hold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace.kernel.dataclass import dataclass
 
-# Keywords that accept and refuse nothing.
+# Keywords that do not affect validation.
 ANNOTATIONS: Final = frozenset(
     {
         "$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions", "title", "description",
@@ -33,7 +33,7 @@ class Node:
         return Node(schema, self.resolver)
 
     def resolved(self) -> Node:
-        """Follows references that stand alone."""
+        """Follows references that have no other keywords next to them."""
         node = self
         for _ in range(_DEEPEST):
             name = node._lone_reference()

@@ -1,7 +1,7 @@
-"""Objects: properties by content model, required properties, dependencies.
+"""Compares objects: properties by content model, required properties, dependencies.
 
-A content model says what happens to properties that are not named. *Open*: anything is allowed (no
-`additionalProperties`, or `true`). *Closed*: nothing is (`false`). *Partially open*: a schema or `patternProperties`
+The content model decides about properties without a name in `properties`. *Open*: all are allowed (no
+`additionalProperties`, or `true`). *Closed*: none is (`false`). *Partially open*: a schema or `patternProperties`
 decides.
 """
 
@@ -33,14 +33,14 @@ def _map(node: Node, name: str) -> dict[str, Any]:
 
 
 def _rest_of(node: Node) -> Node:
-    """The schema for properties that nothing names."""
+    """The schema of properties that match neither a name nor a pattern."""
     if "additionalProperties" in node.keywords:
         return node.below("additionalProperties").resolved()
     return node.below("unevaluatedProperties").resolved()
 
 
 def _covering(node: Node, name: str) -> Node:
-    """The schema that the content model applies to a property that is not named."""
+    """The schema that the content model applies to a property without a name in `properties`."""
     for pattern, schema in _map(node, "patternProperties").items():
         if re.search(pattern, name):
             return node.at(schema)

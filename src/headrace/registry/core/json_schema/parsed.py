@@ -1,4 +1,4 @@
-"""JSON Schema behind the interface of `schema_types`."""
+"""Parses JSON Schema and implements the interface of `schema_types` for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.registry.core.json_schema.node import Node
 from headrace.registry.core.json_text import json_text, parse_json
 from headrace.registry.core.schema_types import ParsedSchema
 
-# Below these keywords stand values, not schemas.
+# These keywords contain values, not schemas.
 _VALUES: Final = ("const", "enum", "default", "examples", "example")
 _DRAFT_7: Final = referencing.jsonschema.DRAFT7
 
@@ -73,7 +73,7 @@ def _resource(document: Any) -> referencing.Resource[Any]:
 
 
 def _check(document: Any) -> None:
-    """Against the metaschema of its draft (7 unless `$schema` names another)."""
+    """Validates against the metaschema of its draft (7 unless `$schema` names another)."""
     validator = validator_for(document, default=jsonschema.Draft7Validator)
     try:
         validator.check_schema(document)
@@ -83,7 +83,7 @@ def _check(document: Any) -> None:
 
 
 def _check_references(node: Node, at: str) -> None:
-    """Every `$ref` must lead somewhere within the schema and its references: nothing is fetched from other hosts."""
+    """Every `$ref` must resolve within the schema and its references. Nothing is fetched from other hosts."""
     for where, schema in _subschemas(node.schema, at):
         target = schema.get("$ref")
         if isinstance(target, str):

@@ -1,6 +1,6 @@
-"""Whether a new .proto file may follow an old one: Confluent's rules, which follow what the wire format can carry.
+"""Whether a new .proto file may follow an old one, by Confluent's rules, which are based on the wire format.
 
-Fields are known by their numbers. Kinds of one group have the same form on the wire, so they may replace each other.
+Fields are identified by their numbers. Types of one group have the same wire format, so they may replace each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MESSAGE: Final = "message"
 
 
 class Files:
-    """A file with everything that it imports."""
+    """A file with all its imports."""
 
     def __init__(self, file: ProtoFile, imported: Mapping[str, ProtoFile]) -> None:
         self.file = file
@@ -152,7 +152,7 @@ def _one_ofs(before: Message, after: Message, name: str) -> Iterator[Incompatibi
 
 
 def _renamed(one_of: OneOf, olds: Mapping[str, OneOf]) -> OneOf | None:
-    """The old oneof with this name, or one that shares a field: names do not matter on the wire."""
+    """The old oneof with this name, or one that shares a field, because the wire format has no names."""
     if one_of.name in olds:
         return olds[one_of.name]
     numbers = {field.number for field in one_of.fields}

@@ -1,4 +1,4 @@
-"""FileDescriptorProto to a tree and back. confluent-kafka-python sends schemas as descriptors and asks for them so."""
+"""Converts FileDescriptorProto to a tree and back. confluent-kafka-python sends and requests schemas as descriptors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MAX: Final = 2**29
 
 
 def decoded_descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor if the text is one in base64: the text of a .proto file always has other characters."""
+    """The descriptor if the text is base64. The text of a .proto file always has characters outside base64."""
     if _BASE64.fullmatch(text) is None:
         return None
     try:
@@ -80,7 +80,7 @@ def file_of(descriptor: FileDescriptorProto) -> ProtoFile:
 
 
 def _options(options: Any) -> tuple[Option, ...]:
-    """Standard options that are set. Extensions are unknown fields to this process and are left out."""
+    """Standard options that are set. Omits extensions, which are unknown fields to this process."""
     found = []
     for field, value in options.ListFields():
         if field.type == field.TYPE_MESSAGE or field.is_repeated:

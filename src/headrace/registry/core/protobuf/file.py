@@ -1,4 +1,4 @@
-"""A .proto file as a tree. Types of fields are kept as they are written; `names` finds what they mean."""
+"""A .proto file as a tree. Field types stay as they are written; `names` resolves them."""
 
 from __future__ import annotations
 

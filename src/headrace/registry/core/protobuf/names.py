@@ -1,4 +1,4 @@
-"""Full names of types: what a type name means at its place, by Protobuf's scoping from the inside out."""
+"""Resolves type names to full names by Protobuf's scoping rules, from the inside out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.registry.core.protobuf.file import SCALARS, Enum, Field, Message, 
 
 
 class Names:
-    """The types of a file and of everything that it imports."""
+    """The types of a file and of all its imports."""
 
     def __init__(self, file: ProtoFile, imported: Mapping[str, ProtoFile]) -> None:
         self.types: dict[str, Message | Enum] = {}
@@ -21,11 +21,11 @@ class Names:
 
     @property
     def messages(self) -> dict[str, Message]:
-        """Of the file itself, nested ones too, by full name."""
+        """Messages of the file itself, including nested ones, by full name."""
         return {name: each for name, each in self._own.items() if isinstance(each, Message)}
 
     def full(self, type_: str, scope: str) -> str:
-        """Raises InvalidSchema for a type that is not defined."""
+        """The full name of a type. Raises InvalidSchema if it is not defined."""
         if type_ in SCALARS:
             return type_
         if type_.startswith("."):
@@ -48,7 +48,7 @@ class Names:
         return tuple(self.full(each, scope) for each in (maps if maps is not None else (field.type,)))
 
     def check(self) -> None:
-        """Every type of every field is defined."""
+        """Raises InvalidSchema unless the types of all fields are defined."""
         for name, message in self.messages.items():
             for field in message.all_fields():
                 self.field_types(field, name)

@@ -1,6 +1,6 @@
-"""A tree in normal form: files that differ only in order or in how types are named become equal.
+"""Normalises a tree: files that differ only in order or in the form of type names become equal.
 
-The order of messages stays: the prefix of a record names its message by position.
+Messages keep their order, because the prefix of a record refers to its message by position.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _options(options: Iterable[Option]) -> tuple[Option, ...]:
 
 
 def _reserved(texts: Iterable[str]) -> tuple[str, ...]:
-    """One value a line: numbers first, then names."""
+    """One value per line: numbers first, then names."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     numbers = [part for part in parts if not part.startswith('"')]
     return (*sorted(numbers, key=lambda part: int(part.split()[0])), *sorted(set(parts) - set(numbers)))

@@ -1,4 +1,4 @@
-"""Protobuf behind the interface of `schema_types`."""
+"""Implements the interface of `schema_types` for Protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The text of a .proto file to a tree. proto-schema-parser reads the syntax; this module checks what it lets pass."""
+"""Parses the text of a .proto file to a tree. proto-schema-parser reads the syntax; this module adds the missing
+checks."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\
 
 
 class _Errors(ErrorListener):  # type: ignore[misc]
-    """The first syntax error ends the parsing."""
+    """Stops at the first syntax error."""
 
     def syntaxError(self, _: Any, __: Any, line: int, column: int, message: str, ___: Any) -> None:  # noqa: N802
         raise InvalidSchema(f"Invalid Protobuf schema at line {line}, column {column + 1}: {message}")

@@ -1,5 +1,5 @@
-"""A .proto tree as the text that Confluent's registry stores: no comments, two spaces of indentation, messages before
-enums, one blank line between the parts."""
+"""Prints a .proto tree as the text that Confluent's registry stores: no comments, two spaces of indentation, messages
+before enums, one blank line between the parts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def proto_text(file: ProtoFile) -> str:
 
 
 def _block(head: str, parts: Iterable[Sequence[str]]) -> str:
-    """Each part begins with a line break, so that parts are apart by an empty line."""
+    """Each part starts with a line break, so that an empty line separates parts."""
     return f"{head} {{" + "".join("\n" + _indented("".join(part)) for part in parts if part) + "}\n"
 
 
