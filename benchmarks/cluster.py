@@ -26,7 +26,7 @@ ROWS = {
     "cpu": Row("CPU of the three brokers per GB produced at RF 3", "s/GB", None, higher_is_better=False),
     "p50": Row("acks=all latency at RF 3, p50", "ms", 1.0, higher_is_better=False),
     "p99": Row("acks=all latency at RF 3, p99", "ms", 1.0, higher_is_better=False),
-    "failover": Row("kill -9 of a leader until its partition takes writes again", "s", 1.0, higher_is_better=False),
+    "failover": Row("kill -9 of a leader until its partition accepts writes again", "s", 1.0, higher_is_better=False),
     "start": Row("start of three brokers (and ZooKeeper) until they know each other", "s", 0.5, higher_is_better=False),
     "memory": Row("resident memory of the three brokers, after the load", "MB", 0.2, higher_is_better=False),
     "partitions": Row("500 partitions × RF 3 created, all in sync", "s", 1.0, higher_is_better=False),

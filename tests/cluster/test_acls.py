@@ -117,7 +117,7 @@ def test_every_broker_drops_a_removed_acl_within_a_second_and_keeps_the_others(c
     assert len(deleted.result(PATIENCE_S)) == 1
     watch = Stopwatch()
     wait_for(lambda: set(errors(cluster, "bob").values()) == {TOPIC_DENIED}, "bob to be denied by every broker")
-    watch.at_most(1.0, because="brokers watch the image; the look without a hint comes after two seconds")
+    watch.at_most(1.0, because="brokers watch the image; without a watch event they read it after two seconds")
     wait_until_only(cluster, "ann", "cem")
 
 

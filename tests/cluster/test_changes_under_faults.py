@@ -88,7 +88,7 @@ def test_controller_killed_while_topics_are_created_and_deleted(cluster: Running
     try:
         for _ in range(3 if is_long() else 1):
             before = len(made) + len(gone)
-            wait_for(lambda before=before: len(made) + len(gone) >= before + 4, "topics that come and go")
+            wait_for(lambda before=before: len(made) + len(gone) >= before + 4, "topics to be created and deleted")
             cluster.brokers[controller_of(cluster)].kill()
             wait_for(lambda: controller_of(cluster), "another controller")
             cluster.heal()
@@ -97,8 +97,11 @@ def test_controller_killed_while_topics_are_created_and_deleted(cluster: Running
         worker.join(90)
     for broker in cluster.brokers.values():
         client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), "the topics made")
-        wait_for(lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(), "those gone to go")
+        wait_for(lambda client=client: made <= client.list_topics(timeout=5).topics.keys(), "the created topics")
+        wait_for(
+            lambda client=client: not gone & client.list_topics(timeout=5).topics.keys(),
+            "the deleted topics to disappear",
+        )
     for name in made:
         cluster.wait_in_sync(name)
     # No partial topic stays: every name can be used again.

@@ -80,7 +80,7 @@ def test_min_insync_replicas_is_lowered_while_one_replica_is_in_sync(cluster: Ru
         others = cluster.others(alone)
         for other in others:
             cluster.brokers[other].kill()
-        wait_for(lambda: all(p.isrs == [alone] for p in cluster.metadata(topic).values()), "one to be alone")
+        wait_for(lambda: all(p.isrs == [alone] for p in cluster.metadata(topic).values()), "one in-sync replica")
         set_config(cluster, topic, min_insync_replicas="1")
         load.wait_for_acks(200)
         cluster.brokers[alone].kill()

@@ -100,7 +100,7 @@ def test_broker_reaches_an_unreachable_controller_through_zookeeper(
             led = [p for p in cluster.metadata(topic).values() if p.leader == other]
             return bool(led) and all(controller not in p.isrs for p in led)
 
-        wait_for(led_without_the_controller, "sets without the controller")
+        wait_for(led_without_the_controller, "in-sync replicas without the controller")
         load.silence_s()
         admin = AdminClient({"bootstrap.servers": cluster.brokers[other].bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(f"{topic}-meanwhile", 3, 2)])[f"{topic}-meanwhile"].result(60)
@@ -254,5 +254,5 @@ def test_transactions_while_brokers_are_isolated_and_killed(cluster: RunningClus
         visible = read_all(cluster.bootstrap, topic, wait=60)
         return [*loads[0].torn(visible), *loads[1].torn(visible)]
 
-    wait_for(lambda: not torn(), lambda: f"transactions that are whole: {torn()}", poll=1)
+    wait_for(lambda: not torn(), lambda: f"complete transactions: {torn()}", poll=1)
     faults.same_bytes(cluster, topic)

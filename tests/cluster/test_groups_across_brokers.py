@@ -168,4 +168,4 @@ def test_share_groups_survive_their_leaders_and_coordinators(tmp_path: Path) -> 
             cluster.brokers[victim].start()
             cluster.wait_in_sync("t")
             cluster.wait_in_sync("__share_group_state")
-        assert len(seen) == len(set(seen)), "what was accepted came again"
+        assert len(seen) == len(set(seen)), "accepted records were delivered again"

@@ -84,7 +84,7 @@ def test_a_broker_joins_and_takes_over_partitions_and_another_one_leaves(
         del cluster.brokers[leaver]
         load.wait_for_acks(100)
         conclude(cluster, load, topic="grows")
-        assert load.longest_gap_s < 10, f"writes stood still for {load.longest_gap_s:.1f} s"
+        assert load.longest_gap_s < 10, f"no write succeeded for {load.longest_gap_s:.1f} s"
 
 
 def test_preferred_leader_election_on_request(cluster: RunningCluster) -> None:
@@ -130,7 +130,7 @@ def test_a_throttled_reassignment_is_slow_is_listed_and_can_be_cancelled(
     tool(REASSIGN, cluster, "--reassignment-json-file", str(file), "--cancel")
     wait_for(lambda: sorted(cluster.metadata("slow")[0].replicas) == holders, "the replicas as before")
     assert "No partition reassignments found" in tool(REASSIGN, cluster, "--list")
-    wait_for(lambda: not (cluster.data_dir(third) / "slow-0").exists(), "the started copy to go")
+    wait_for(lambda: not (cluster.data_dir(third) / "slow-0").exists(), "the partial copy to be deleted")
 
 
 def test_every_broker_describes_topics_alike(cluster: RunningCluster) -> None:

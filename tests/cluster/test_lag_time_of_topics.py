@@ -54,7 +54,7 @@ def test_a_stalled_follower_leaves_the_isr_of_the_topic_with_the_short_lag_time_
     others = {1, 2, 3} - {follower}
 
     stall(cluster, follower, "short", "long")
-    wait_for(lambda: in_sync(cluster, "short") == others, "the follower to leave the in-sync set of short")
+    wait_for(lambda: in_sync(cluster, "short") == others, "the follower to leave the in-sync replicas of short")
     assert in_sync(cluster, "long") == {1, 2, 3}
     cluster.heal()
     cluster.wait_in_sync("short")
@@ -69,4 +69,4 @@ def test_a_stalled_follower_leaves_the_isr_of_the_topic_with_the_short_lag_time_
     entry = next(iter(shown.values())).result(60)[LAG]
     assert (entry.value, entry.source) == ("1000", ConfigSource.DYNAMIC_TOPIC_CONFIG.value)
     stall(cluster, follower, "long")
-    wait_for(lambda: in_sync(cluster, "long") == others, "the changed time to count while the broker runs")
+    wait_for(lambda: in_sync(cluster, "long") == others, "the changed time to take effect while the broker runs")

@@ -121,7 +121,7 @@ def test_a_disk_becomes_read_only_and_is_replaced_by_an_empty_one(
         disk.fail()
         assert broker.process is not None
         wait_for(lambda: not broker.is_running, "the broker to stop")
-        assert broker.process.returncode != 0, "a broker that lost its disk did not end in order"
+        assert broker.process.returncode != 0, "a broker that lost its disk did not stop cleanly"
         broker.kill()
         load.wait_for_acks(200)
         java.wait_for_acks(200)

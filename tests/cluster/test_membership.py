@@ -224,7 +224,7 @@ def test_feature_levels_change_on_all_brokers_at_once(cluster: RunningCluster) -
     assert all(epoch > before[1][1] for _, epoch in finalized(cluster).values())
     assert "supports 0 to 1" in features(cluster, "upgrade", "--feature", "group.version=9", code=1)
     assert "upgraded to 1" in features(cluster, "upgrade", "--feature", "group.version=1")
-    wait_for(lambda: levels(finalized(cluster)) == levels(before), "every broker to show the level of before")
+    wait_for(lambda: levels(finalized(cluster)) == levels(before), "every broker to show the previous level")
 
 
 def test_a_broker_that_does_not_support_the_finalized_levels_cannot_join(

@@ -94,7 +94,7 @@ def test_a_start_succeeds_when_zookeeper_drops_any_one_request(
         shutil.rmtree(directory)
         if not was_cut:
             break
-    assert at > 30, "a start asks more than thirty times, and each of them was to be lost"
+    assert at > 30, "a start sends more than thirty requests, and the test drops each of them once"
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])

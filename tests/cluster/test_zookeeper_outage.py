@@ -133,7 +133,7 @@ def told(process: subprocess.Popen[str]) -> str:
     for line in process.stderr:
         if "ZooKeeper" in line:
             return line
-    raise AssertionError("it ended without a word about ZooKeeper")
+    raise AssertionError("it ended without a message about ZooKeeper")
 
 
 @pytest.mark.parametrize("when", ["starting", "without ZooKeeper", *(["twice"] if is_long() else [])])

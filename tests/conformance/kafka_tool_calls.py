@@ -25,7 +25,7 @@ class Call:
         return self.words
 
 
-ONE_SENTENCE = "ours says it in one sentence, Kafka's prints a stack trace or its table of options"
+ONE_SENTENCE = "our tool prints one sentence, Kafka's a stack trace or its table of options"
 OWN_WORDS = "the message comes from the broker, which names key, value and rule"
 CALLS = [
     # topics
@@ -130,7 +130,7 @@ CALLS = [
     Call("kafka-console-consumer --topic orders --partition 0 --offset earliest --max-messages 2"),
     Call("kafka-console-consumer --topic orders --partition 0 --offset 1 --max-messages 1 --formatter-property print.key=true --formatter-property print.offset=true --formatter-property print.partition=true"),
     Call("kafka-console-consumer --topic orders --partition 0 --offset earliest --max-messages 1 --formatter-property print.headers=true --formatter-property print.timestamp=true"),
-    Call("kafka-console-consumer --topic counts --partition 0 --offset earliest --max-messages 1 --formatter kafka.tools.DefaultMessageFormatter --property print.key=true --property print.value=true --property key.deserializer=org.apache.kafka.common.serialization.StringDeserializer --property value.deserializer=org.apache.kafka.common.serialization.LongDeserializer", meant="the documents' old class name is understood by ours only", says="all 7\nOption --property is deprecated and will be removed in a future version. Use --formatter-property instead.\nProcessed a total of 1 messages", code=0),
+    Call("kafka-console-consumer --topic counts --partition 0 --offset earliest --max-messages 1 --formatter kafka.tools.DefaultMessageFormatter --property print.key=true --property print.value=true --property key.deserializer=org.apache.kafka.common.serialization.StringDeserializer --property value.deserializer=org.apache.kafka.common.serialization.LongDeserializer", meant="only our tool accepts the old class name of the documents", says="all 7\nOption --property is deprecated and will be removed in a future version. Use --formatter-property instead.\nProcessed a total of 1 messages", code=0),
     Call("kafka-console-consumer"),
     Call("kafka-console-producer --topic written-{who} --reader-property parse.key=true --reader-property key.separator=:", stdin="a:1\nb:2\n"),
     Call("kafka-console-consumer --topic written-{who} --partition 0 --offset earliest --max-messages 2 --formatter-property print.key=true"),
@@ -284,7 +284,7 @@ CALLS = [
     Call("kafka-reassign-partitions --reassignment-json-file {file} --execute --throttle 1000000", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0]}]}'}),
     Call("kafka-reassign-partitions --reassignment-json-file {file} --verify --preserve-throttles", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0]}]}'}),
     Call("kafka-reassign-partitions --reassignment-json-file {file} --verify", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0]}]}'}),
-    Call("kafka-reassign-partitions --reassignment-json-file {file} --cancel", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0]}]}'}, meant="Kafka's speaks of moves between directories, which are not made here", says="None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\nClearing broker-level throttles on broker 0\nClearing topic-level throttles on topic orders"),
+    Call("kafka-reassign-partitions --reassignment-json-file {file} --cancel", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0]}]}'}, meant="Kafka's tool mentions moves between directories, which Headrace does not support", says="None of the specified partition reassignments are active.\nNone of the specified partition moves are active.\nClearing broker-level throttles on broker 0\nClearing topic-level throttles on topic orders"),
     Call("kafka-reassign-partitions --reassignment-json-file {file} --execute", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[7]}]}'}),
     Call("kafka-reassign-partitions --reassignment-json-file {file} --execute", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[]}]}'}),
     Call("kafka-reassign-partitions --reassignment-json-file {file} --execute", files={'file': '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[0,0]}]}'}),
@@ -294,7 +294,7 @@ CALLS = [
     Call("kafka-reassign-partitions --reassignment-json-file {file} --verify", files={'file': 'broken'}, meant=ONE_SENTENCE, says="Error: DIRECTORY/file-WHO.json line 1 column 1: Expecting value"),
     Call("kafka-reassign-partitions --topics-to-move-json-file {file} --broker-list 0,0 --generate", files={'file': '{"topics":[{"topic":"orders"}],"version":1}'}),
     Call("kafka-reassign-partitions --topics-to-move-json-file {file} --broker-list 0 --generate", files={'file': '{"topics":[{"topic":"missing"}],"version":1}'}),
-    Call("kafka-reassign-partitions --topics-to-move-json-file {file} --broker-list 0,7 --generate", files={'file': '{"topics":[{"topic":"orders"}],"version":1}'}, meant="a broker that is not there is refused, not passed over", says="Error: brokers 7 of --broker-list are not in the cluster", code=1),
+    Call("kafka-reassign-partitions --topics-to-move-json-file {file} --broker-list 0,7 --generate", files={'file': '{"topics":[{"topic":"orders"}],"version":1}'}, meant="our tool rejects an unknown broker, Kafka's ignores it", says="Error: brokers 7 of --broker-list are not in the cluster", code=1),
     Call("kafka-reassign-partitions --topics-to-move-json-file {file} --broker-list 0 --generate --disable-rack-aware", files={'file': '{"topics":[{"topic":"orders"},{"topic":"counts"}],"version":1}'}),
     Call("kafka-reassign-partitions --generate --broker-list 0"),
     Call("kafka-reassign-partitions --execute"),

@@ -82,7 +82,7 @@ def fill(bootstrap: str) -> None:
             return False
         return True
 
-    wait_for(is_committed, "the commit to be taken", poll=0.1)
+    wait_for(is_committed, "the commit to succeed", poll=0.1)
     consumer.close()
 
 
@@ -158,7 +158,7 @@ def check(call: Call, bootstrap: str, kafka_tools: KafkaTools, programs: Program
     found = found.replace(str(directory), "DIRECTORY")
     if call.says is not None:
         assert found == call.says, found
-        assert found != expected, "no difference any more: compare it like the others"
+        assert found != expected, "the outputs are equal now: remove `meant` and `says`"
     elif call.any_order:
         assert sorted(found.splitlines()) == sorted(expected.splitlines()), f"{found}\n--- Kafka's:\n{expected}"
     else:

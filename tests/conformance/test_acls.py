@@ -114,7 +114,7 @@ def test_acls_limit_what_a_client_sees_and_writes_and_survive_a_restart(tmp_path
         )
     with broker(RULED_BY_ACLS, data_dir=data) as running:
         client = admin(running)
-        assert topics_seen(client) == {"orders", "app-1"}, "those that it may describe"
+        assert topics_seen(client) == {"orders", "app-1"}, "the topics that it may describe"
         assert written(running, "app-1") is None
         assert written(running, "orders") == "TOPIC_AUTHORIZATION_FAILED"
         assert written(running, "secret") == "TOPIC_AUTHORIZATION_FAILED"

@@ -106,7 +106,7 @@ def test_every_acknowledged_record_survives_every_kill(tmp_path: Path) -> None:
         found = read_everything(running.bootstrap, "kept")
     for place, number in load.acknowledged.items():
         assert found.get(place) == number, f"acknowledged {number} at {place}, found {found.get(place)}"
-    assert len(set(found.values())) == len(found), "a record is there twice"
+    assert len(set(found.values())) == len(found), "a record is in the log twice"
     by_partition: dict[int, list[int]] = defaultdict(list)
     for (partition, _), number in sorted(found.items()):
         by_partition[partition].append(number)

@@ -45,7 +45,7 @@ def test_a_changed_assignment_interval_takes_effect_without_a_restart() -> None:
         find = {"key_type": 0, "coordinator_keys": ["a"]}
         wait_for(lambda: not server.ask(FIND_COORDINATOR, 4, find)["coordinators"][0]["error_code"], "the coordinator")
         assert join(server, "a", FIRST) == (2, 4)
-        assert join(server, "a", SECOND) == (2, 0), "the next target is ten minutes away"
+        assert join(server, "a", SECOND) == (2, 0), "the next assignment is ten minutes away"
         setting = {"name": "group.consumer.assignment.interval.ms", "config_operation": 0, "value": "0"}
         everywhere = {"resource_type": BROKER, "resource_name": "", "configs": [setting]}
         server.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [everywhere], "validate_only": False})
@@ -54,4 +54,4 @@ def test_a_changed_assignment_interval_takes_effect_without_a_restart() -> None:
             lambda: not running.call(lambda: groups.settings.consumer_assignment_interval_ms),
             "the broker to apply the setting",
         )
-        assert join(server, "a", FIRST)[0] == 3, "its second member is in the target now"
+        assert join(server, "a", FIRST)[0] == 3, "its second member is in the assignment now"

@@ -281,7 +281,7 @@ def test_groups_and_offsets_survive_a_broker_restart(tmp_path: Path, end: str) -
                     return False
                 return True
 
-            wait_for(is_committed, "the commit to be taken", poll=0)
+            wait_for(is_committed, "the commit to succeed", poll=0)
             consumer.close()
             reader = Consumer({**conf, "group.id": f"readers-{group_protocol}"})
             kept = reader.committed([TopicPartition("orders", 0), TopicPartition("orders", 1)], timeout=60)

@@ -237,7 +237,7 @@ def node(
         seen["transacted"] = list(consume(kafka.bootstrap, "transacted", 80, "read_committed"))
         wait_for_compaction(kafka.log_dir)
         seen["compacted"] = list(consume(kafka.bootstrap, "compacted", None, "read_committed"))
-        assert 41 <= len(seen["compacted"]) < 600, "most of what was written is outdated"
+        assert 41 <= len(seen["compacted"]) < 600, "compaction removes most of the records"
         kafka.stop()
         yield kafka, seen
     finally:
@@ -254,7 +254,7 @@ def test_headrace_opens_the_logs_of_a_real_node(
     copy = tmp_path / "logs"
     shutil.copytree(kafka.log_dir, copy)
     for topic in seen:
-        assert inspection.verify(copy / f"{topic}-0").problems == [], "`headrace log verify` has no complaint"
+        assert inspection.verify(copy / f"{topic}-0").problems == [], "`headrace log verify` finds no error"
     for path in copy.glob(lost) if lost else ():
         path.unlink()
     if not clean:

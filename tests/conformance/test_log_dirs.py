@@ -29,7 +29,7 @@ def until_all_take(port: int, topics: list[str]) -> None:
         left[:] = [topic for topic in left if produce_code(port, topic, BATCH) != 0]
         return not left
 
-    wait_for(none_left, lambda: f"a broker that takes records for {left}")
+    wait_for(none_left, lambda: f"a broker that accepts records for {left}")
 
 
 def test_a_failed_disk_takes_only_its_own_partitions_offline(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def wait_for_members(condition: Callable[[], bool], alive: dict[int, MemberProce
     wait_for(is_true, lambda: str([(each.name, each.has_partitions, each.reads) for each in alive.values()]))
 
 
-LONG = pytest.mark.skipif(not is_long(), reason="minutes of processes that come and go (HEADRACE_EFFORT=long)")
+LONG = pytest.mark.skipif(not is_long(), reason="takes minutes (HEADRACE_EFFORT=long)")
 
 
 @LONG

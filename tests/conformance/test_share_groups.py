@@ -82,7 +82,7 @@ def test_records_are_accepted_released_and_rejected(bootstrap: str, topic: str) 
     assert consume(bootstrap, topic, group, timeout_ms=2_000) == {}
     produce(bootstrap, topic, 5, first=10)
     released = consume(bootstrap, topic, group, "--release", "--max-messages", "15")
-    assert released == {f"r{n}": 3 for n in range(10, 15)}, "handed out three times, then given up"
+    assert released == {f"r{n}": 3 for n in range(10, 15)}, "delivered three times, then archived"
     produce(bootstrap, topic, 5, first=15)
     refused = consume(bootstrap, topic, group, "--reject", "--max-messages", "5")
     assert refused == {f"r{n}": 1 for n in range(15, 20)}
@@ -178,7 +178,7 @@ def test_aborted_records_are_not_delivered(bootstrap: str, topic: str) -> None:
         ends(30)
     handed = consume(bootstrap, topic, group, "--max-messages", "6")
     assert handed == {f"r{number}": 1 for number in (0, 1, 2, 6, 7, 8)}
-    assert {lag for _, lag in offsets(bootstrap, group).values()} == {"0"}, "nothing is left for anybody"
+    assert {lag for _, lag in offsets(bootstrap, group).values()} == {"0"}, "no record is left to deliver"
 
 
 def test_a_changed_isolation_level_applies_from_the_next_record(bootstrap: str, topic: str) -> None:
@@ -259,7 +259,7 @@ def next_value(consumer: ShareConsumer) -> bytes | None:
         for message in consumer.poll(1.0):
             assert message.error() is None
             return cast("bytes | None", message.value())
-    raise AssertionError("nothing was handed out")
+    raise AssertionError("no record was delivered")
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])

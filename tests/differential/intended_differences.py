@@ -1,7 +1,7 @@
 """Intended differences between the answers of Headrace and Apache Kafka, with reasons."""
 
-_NO_INTERNAL_ERROR = "Kafka fails inside (UNKNOWN_SERVER_ERROR); Headrace says what is wrong with the request"
-_NOT_OPENED = "Kafka opens every compressed batch; Headrace appends it as it came, as long as its checksum is right"
+_NO_INTERNAL_ERROR = "Kafka fails internally (UNKNOWN_SERVER_ERROR); Headrace names the error in the request"
+_NOT_OPENED = "Kafka decompresses every batch; Headrace appends it unchanged if its checksum is valid"
 
 INTENDED: dict[str, str] = {
     **{f"produce-v{version}-unknown-codec": _NO_INTERNAL_ERROR for version in range(3, 14, 2)},
