@@ -48,7 +48,7 @@ EpochedPartitions = Mapping[uuid.UUID, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    """What a member that speaks the classic protocol brings along into a consumer group."""
+    """Data of a classic member in a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]

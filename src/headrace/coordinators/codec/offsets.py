@@ -32,7 +32,7 @@ class OffsetValue(NamedTuple):
     topic_id: uuid.UUID | None = None
 
 
-# A consumer commits the same partitions again and again: its keys are made, and read back, once.
+# Cached: a consumer commits the same partitions again and again.
 @lru_cache(maxsize=16_384)
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     return key_of(OFFSET_COMMIT, group, topic) + _INT32.pack(partition)
@@ -49,7 +49,7 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
         raise UnreadableRecord("an offset key that ends too early") from error
 
 
-# What was encoded last: a commit is replayed right after it is written, and need not be read for that.
+# The last encoded values: a commit is replayed right after it is written, without decoding.
 _last_data: bytes = b""
 _last_value: OffsetValue | None = None
 
@@ -71,7 +71,7 @@ def offset_value(value: OffsetValue) -> bytes:
 def _encoded(value: OffsetValue) -> bytes:
     text = value.metadata.encode()
     if value.expire_timestamp_ms >= 0:
-        # Only clients from before Kafka 2.1 name an expiry; its field exists in version 1 alone.
+        # Only clients before Kafka 2.1 send an expiry; its field exists in version 1 alone.
         head = struct.pack(">hqh", 1, value.offset, len(text))
         return head + text + _EXPIRING.pack(value.commit_timestamp_ms, value.expire_timestamp_ms)
     head = _HEAD.pack(4, value.offset, value.leader_epoch) + uvarint(len(text) + 1) + text
@@ -98,7 +98,7 @@ def read_offset_value(data: bytes) -> OffsetValue:
     return _read_any_version(data)
 
 
-# A log holds the ids of a few topics many times over; making a UUID costs as much as reading the rest of a value.
+# Cached: a log repeats the ids of a few topics, and creating a UUID costs as much as decoding the rest of a value.
 @lru_cache(maxsize=4096)
 def _uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=data)

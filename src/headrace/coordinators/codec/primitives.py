@@ -93,7 +93,7 @@ class Reader:
         return [self.compact_string() for _ in range(self.compact_count())]
 
     def tagged(self) -> dict[int, bytes]:
-        """Tagged fields by tag; unknown ones are the caller's to ignore."""
+        """Tagged fields by tag; the caller ignores unknown ones."""
         count = self.uvarint()
         return {self.uvarint(): bytes(self._take(self.uvarint())) for _ in range(count)} if count else {}
 
@@ -192,7 +192,7 @@ def tagged(fields: dict[int, bytes] | None = None) -> bytes:
     return b"".join(parts)
 
 
-# A group id (and sometimes one more word) is the whole key of most record types.
+# The key of most record types is a group id and at most one more string.
 
 
 def key_of(record_type: int, *words: str) -> bytes:

@@ -88,13 +88,13 @@ class GroupCoordinator:
     # --- the cluster --------------------------------------------------------------------------------------------
 
     def settings_changed(self, settings: GroupSettings) -> None:
-        """Of what groups depend on, Kafka lets the assignment intervals change while a broker runs."""
+        """As in Kafka, only the assignment intervals can change while a broker runs."""
         self.settings = settings
         for hosted in self.runtime.hosted_shards():
             hosted.shard.settings_changed(settings)
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        """A new cluster image: shards come and go with leadership; offsets of deleted topics are forgotten."""
+        """A new cluster image: loads and unloads shards by leadership, and deletes offsets of deleted topics."""
         self.runtime.follow(new)
         for hosted in self.runtime.hosted_shards():
             hosted.shard.follow(new)
@@ -124,7 +124,7 @@ class GroupCoordinator:
             )
         for name in (request.protocol_type, *(name for name, _ in request.protocols)):
             self._check_id(name, "protocol type or name")
-        # A member's id is made of one of these; Kafka fails inside on one that its log cannot hold.
+        # The member id contains the client id. Kafka fails with an internal error if its log cannot hold it.
         named_by = request.client_id if request.instance_id is None else request.instance_id
         self._check_id(f"{named_by}-{_ZERO_ID}", "instance or client id", ErrorCode.unknown_server_error)
         token = asyncio.get_running_loop().create_future()
@@ -172,7 +172,7 @@ class GroupCoordinator:
     # --- share groups -------------------------------------------------------------------------------------------
 
     async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
-        """Only what concerns the members; `share.membership` also initialises the share partitions."""
+        """Only the members; `share.membership` also initialises the share partitions."""
         features.require(self._view.current, features.SHARE_GROUPS)
         check_share_heartbeat(request)
         for text in (request.group_id, request.member_id):
@@ -221,7 +221,7 @@ class GroupCoordinator:
     # --- offsets ------------------------------------------------------------------------------------------------
 
     def commit_offsets(self, request: CommitRequest) -> Awaited[set[tuple[str, int]]]:
-        """The partitions whose metadata is too long."""
+        """Returns the partitions whose metadata is too long."""
         self._check_id(request.group_id, "group id")
         too_long: Awaited[set[tuple[str, int]]] = self.runtime.submit(
             request.group_id, lambda shard, now_ms: shard.commit_offsets(request, now_ms)
@@ -231,7 +231,7 @@ class GroupCoordinator:
     def commit_transactional_offsets(
         self, request: CommitRequest, producer_id: int, producer_epoch: int
     ) -> Awaited[set[tuple[str, int]]]:
-        """As `commit_offsets`; the offsets count when the transaction commits (see `complete_transaction`)."""
+        """As `commit_offsets`; the offsets take effect when the transaction commits (`complete_transaction`)."""
         self._check_id(request.group_id, "group id")
         producer = (producer_id, producer_epoch)
         too_long: Awaited[set[tuple[str, int]]] = self.runtime.submit(
@@ -284,7 +284,7 @@ class GroupCoordinator:
     # --- administration -----------------------------------------------------------------------------------------
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """Of a group that is not a share group: `share.administration` deletes those."""
+        """Deletes a group that is not a share group; `share.administration` deletes share groups."""
         errors: dict[str, ErrorCode] = await self.runtime.run(
             group_id, lambda shard, now_ms: shard.delete_groups([group_id])
         )
@@ -295,7 +295,7 @@ class GroupCoordinator:
         return found
 
     async def end_share_group(self, group_id: str) -> list[ShareKey]:
-        """All its share partitions, to be deleted before `delete_share_group`."""
+        """Returns all its share partitions. The caller deletes them before `delete_share_group`."""
         keys: list[ShareKey] = await self.runtime.run(group_id, lambda shard, now_ms: shard.end_share_group(group_id))
         return keys
 
@@ -303,7 +303,7 @@ class GroupCoordinator:
         await self.runtime.run(group_id, lambda shard, now_ms: shard.delete_share_group(group_id))
 
     async def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """Of every shard that is led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
+        """The groups of every shard led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
         if self.runtime.loading:
             raise Refused(ErrorCode.coordinator_load_in_progress, "groups are being loaded: try again")
         wanted_states, wanted_types = list(states), list(types)
@@ -349,5 +349,5 @@ def _forget(hosted: HostedShard[GroupShard], operation: Callable[[GroupShard, in
         _log.warning("%s: what it knows of deleted topics stays for now: %s", hosted.name, fault.message)
     else:
         if isinstance(forgotten, asyncio.Future):
-            # Should the write fail, nobody reaches it anyway: a topic that is made anew has another id.
+            # If this write fails, the offsets are unreachable anyway: a topic of the same name gets a new id.
             forgotten.add_done_callback(lambda future: future.exception())

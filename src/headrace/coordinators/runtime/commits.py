@@ -22,7 +22,7 @@ Tell = Callable[[ErrorCode], None]
 
 @dataclass(slots=True)
 class _Waiting:
-    """Someone to be told once the log is committed up to `end_offset`."""
+    """A reply that is due when the log is committed up to `end_offset`."""
 
     end_offset: int
     deadline: float
@@ -39,7 +39,7 @@ class CommitQueue:
 
     @property
     def is_settled(self) -> bool:
-        """Whether everything that was written is committed, and everyone has been told."""
+        """Whether all written records are committed and all replies are sent."""
         return not self._waiting and self._log.is_committed
 
     def wait_for(self, end_offset: int, tell: list[Tell]) -> None:
@@ -53,7 +53,7 @@ class CommitQueue:
             self._drain_task = self._loop.create_task(self._drain())
 
     def abandon(self, error: ErrorCode) -> None:
-        """Nobody waits any longer: all are told `error`."""
+        """Answers all waiting replies with `error`."""
         waiting, self._waiting = self._waiting, deque()
         for entry in waiting:
             entry.tell(error)
@@ -68,7 +68,7 @@ class CommitQueue:
                 self._waiting.popleft().tell(ErrorCode.none)
             if error is ErrorCode.none:
                 continue
-            # The records are written and may well be committed later; only these waits are over (as in Kafka).
+            # The records are written and may be committed later; only these waits end (as in Kafka).
             timed_out = error is ErrorCode.request_timed_out
             now = self._loop.time()
             while self._waiting and (not timed_out or self._waiting[0].deadline <= now + 0.001):
@@ -76,7 +76,7 @@ class CommitQueue:
 
 
 def settle(future: asyncio.Future[Reply], reply: Reply) -> Tell:
-    """Tells `future` the reply when the log is committed, or why it is not."""
+    """Sets the reply in `future` when the log is committed, or the error."""
 
     def tell(error: ErrorCode) -> None:
         if future.done():

@@ -13,7 +13,7 @@ _WRITE_TIMEOUT_MS: Final = 5_000  # offsets.commit.timeout.ms
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """`partition_count` counts until the topic exists; then its own partitions do."""
+    """`partition_count` is used until the topic exists; then its own partitions are."""
 
     name: str
     partition_count: int

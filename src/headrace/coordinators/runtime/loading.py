@@ -15,11 +15,11 @@ from headrace.records.reader import read_records
 
 _log = logging.getLogger(__name__)
 
-_SLICE_SECONDS: Final = 0.01  # how long loading may hold the event loop before others get a turn
+_SLICE_SECONDS: Final = 0.01  # how long loading may block the event loop before other tasks run
 
 
 class Replays(Protocol):
-    """What of a shard its log is replayed into."""
+    """The part of a shard that replay needs."""
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None: ...
 
@@ -27,7 +27,7 @@ class Replays(Protocol):
 
 
 async def replay_log(name: str, log: CoordinatorLog, shard: Replays, wanted: Callable[[], bool]) -> bool:
-    """False when it was given up because nobody wants it any more."""
+    """False when the load was cancelled because the shard is not needed any more."""
     started = time.monotonic()
     slice_ends = started + _SLICE_SECONDS
     count = 0

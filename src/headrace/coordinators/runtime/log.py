@@ -18,7 +18,7 @@ from headrace.storage.log import AppendOrigin
 LOAD_BYTES: Final = 5 * 1024 * 1024  # the default of all coordinators' load buffers
 
 
-# What a failed write means to a client of a coordinator (Kafka's table): ask again, or look for the coordinator again.
+# What a failed write means to a client of a coordinator (Kafka's table): retry, or find the coordinator again.
 _WRITE_ERRORS: Final = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
@@ -39,7 +39,7 @@ def coordinator_error(error: ErrorCode) -> ErrorCode:
 class CoordinatorLog(Protocol):
     @property
     def end_offset(self) -> int:
-        """Where the next record goes."""
+        """Offset of the next record."""
 
     @property
     def committed_offset(self) -> int:
@@ -47,16 +47,17 @@ class CoordinatorLog(Protocol):
 
     @property
     def is_committed(self) -> bool:
-        """Whether everything in it is committed."""
+        """Whether all its records are committed."""
 
     @property
     def max_batch_bytes(self) -> int: ...
 
     def refusal(self) -> Fault | None:
-        """Why an append would be refused now, as far as that is known beforehand."""
+        """The reason why an append would be refused now, if known."""
 
     def append(self, batch: bytearray, now_ms: int, transaction_version: int = 0) -> int:
-        """Write one batch as the leader; gives the offset after its last record. If it raises, nothing was written."""
+        """Writes one batch as the leader. Returns the offset after its last record. If it raises, nothing was
+        written."""
 
     async def wait_committed(self, offset: int, timeout_ms: int) -> ErrorCode: ...
 
@@ -127,7 +128,7 @@ class PartitionLog:
 
 
 def _offset_after(data: bytes) -> int:
-    """The offset after the last whole batch of `data`: what to read next."""
+    """The offset after the last whole batch of `data`: the next offset to read."""
     at, end = 0, -1
     while at + HEADER_BYTES <= len(data):
         base_offset = int.from_bytes(data[at : at + 8], "big")

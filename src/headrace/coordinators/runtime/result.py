@@ -42,8 +42,8 @@ DEFERRED: Final = _Deferred()
 class Timer:
     """Run `fire` in `delay_ms`; a second timer of the same key replaces the first. `fire=None` cancels.
 
-    When what it asks for cannot be written, it fires again after `retry_ms`: a member that has died must go all the
-    same once the replicas are back.
+    If its records cannot be written, it fires again after `retry_ms`: a dead member must be removed once the replicas
+    are back.
     """
 
     key: Hashable

@@ -31,7 +31,7 @@ __all__ = ["DEFERRED", "NOTHING", "CoordinatorRuntime", "Result", "Shard", "Time
 _REMEMBERED_IDS: Final = 10_000
 
 
-# A reply, or a future of it where it must wait for a commit; `settled` awaits either.
+# A reply, or a future of it if it must wait for a commit; `settled` awaits either.
 Awaited: TypeAlias = Reply | asyncio.Future[Reply]
 
 
@@ -56,7 +56,7 @@ class CoordinatorRuntime(Generic[S]):
         clock: Callable[[], int] = wall_clock_ms,
         make_log: Callable[[Partition, int], CoordinatorLog] = PartitionLog,
     ) -> None:
-        """`make_log` gets the partition and the bytes to load at a time."""
+        """`make_log` takes the partition and the number of bytes to load at a time."""
         self.topic = topic.name
         self.partition_count = topic.partition_count
         self._settings = topic
@@ -71,7 +71,7 @@ class CoordinatorRuntime(Generic[S]):
     # --- leadership ---------------------------------------------------------------------------------------------
 
     def follow(self, image: ClusterImage) -> None:
-        """Take up and give up shards so that they match what `image` says this broker leads."""
+        """Loads and unloads shards to match the partitions that this broker leads in `image`."""
         topic = image.topics.get(self.topic)
         infos = () if topic is None else topic.partitions
         if infos and len(infos) != self.partition_count:
@@ -86,7 +86,7 @@ class CoordinatorRuntime(Generic[S]):
                 self.elect(index, leader_epoch)
 
     def elect(self, index: int, leader_epoch: int) -> None:
-        """This broker leads the partition from `leader_epoch` on: load its shard."""
+        """This broker leads the partition from `leader_epoch` on: loads its shard."""
         hosted = self._hosted.get(index)
         partition = self._partitions.get(self.topic, index)
         if partition is None:
@@ -126,14 +126,15 @@ class CoordinatorRuntime(Generic[S]):
     def partition_of(self, key_id: str) -> int:
         index = self._partition_of.get(key_id)
         if index is None:
-            # Hashing an id costs as much as the rest of a heartbeat, and a broker sees the same ones again and again.
+            # Cached: hashing an id costs as much as the rest of a heartbeat.
             if len(self._partition_of) >= _REMEMBERED_IDS:
                 self._partition_of.clear()
             index = self._partition_of[key_id] = coordinator_partition(key_id, self.partition_count)
         return index
 
     def hosted(self, index: int) -> HostedShard[S]:
-        """Raises NOT_COORDINATOR where another broker leads; loading is told apart when an operation is run."""
+        """Raises NOT_COORDINATOR if another broker leads. While it loads, an operation raises
+        COORDINATOR_LOAD_IN_PROGRESS."""
         hosted = self._hosted.get(index)
         if hosted is None:
             raise Refused(ErrorCode.not_coordinator, f"{self.topic}-{index} is not led by this broker")
@@ -144,14 +145,14 @@ class CoordinatorRuntime(Generic[S]):
         return self.hosted(index).leader_epoch
 
     def submit(self, key_id: str, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
-        """Run an operation on the shard of `key_id`: its reply, or a future where it must be committed first."""
+        """Runs an operation on the shard of `key_id`. Returns its reply, or a future if it must be committed first."""
         hosted = self._hosted.get(self._partition_of.get(key_id, -1))
         if hosted is None:
             hosted = self.hosted(self.partition_of(key_id))
         return hosted.submit(operation, asks_first=asks_first)
 
     def read(self, key_id: str, operation: Callable[[S, int], Reply]) -> Reply | asyncio.Future[Reply]:
-        """Ask the shard of `key_id`: the answer at once, or a future while what it saw is not committed yet."""
+        """Reads from the shard of `key_id`. Returns the answer, or a future while the state it saw is not committed."""
         return self.hosted(self.partition_of(key_id)).read(operation)
 
     async def run(self, key_id: str, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
@@ -159,7 +160,7 @@ class CoordinatorRuntime(Generic[S]):
         return await settled(self.submit(key_id, operation, asks_first=asks_first))
 
     def active_shards(self) -> Iterator[tuple[int, HostedShard[S]]]:
-        """Every shard that is loaded here, for questions over all of them (ListGroups, ListTransactions)."""
+        """Every loaded shard, for requests over all of them (ListGroups, ListTransactions)."""
         return ((i, h) for i, h in sorted(self._hosted.items()) if h.phase is Phase.ACTIVE)
 
     def hosted_shards(self) -> Iterator[HostedShard[S]]:
@@ -179,14 +180,14 @@ class CoordinatorRuntime(Generic[S]):
         commit: bool,
         transaction_version: int = 0,
     ) -> None:
-        """A transaction that touched this partition ends here: write its marker, apply or drop what it wrote."""
+        """Ends a transaction in this partition: writes its marker, applies or drops its records."""
         await self.hosted(index).complete_transaction(
             producer_id, producer_epoch, coordinator_epoch, commit, transaction_version
         )
 
 
 async def settled(reply: Reply | asyncio.Future[Reply]) -> Reply:
-    """A reply that may be a future of one."""
+    """Awaits a reply that may be a future."""
     if isinstance(reply, asyncio.Future):
         return await reply
     return reply

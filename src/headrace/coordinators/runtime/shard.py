@@ -37,7 +37,7 @@ from headrace.records.control import build_end_txn_marker
 _log = logging.getLogger(__name__)
 
 _RECORD_OVERHEAD_BYTES: Final = 32  # varints and lengths around a record's key and value, rounded up
-# How often a shard that does not gather looks whether it should: looking costs as much as a tenth of a commit.
+# How often a shard that does not gather checks whether it should: a check costs a tenth of a commit.
 _WRITES_BETWEEN_LOOKS: Final = 8
 
 
@@ -45,10 +45,10 @@ class Shard(Replays, Protocol):
     """The state machine of one partition. Only `replay` and `replay_end_marker` change its durable state."""
 
     def loaded(self, now_ms: int) -> Result:
-        """Everything has been replayed and requests may come: set the timers that the state asks for."""
+        """All records are replayed and requests may come: sets the timers of the state."""
 
     def unloaded(self) -> list[Answer]:
-        """The shard is given up: the answers for everyone who still waits (usually NOT_COORDINATOR)."""
+        """The shard is unloaded: returns the answers for waiting callers (usually NOT_COORDINATOR)."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -94,7 +94,7 @@ class HostedShard(Generic[S]):
     # --- life ---------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Replay the log; an empty one is ready before this returns."""
+        """Replays the log; an empty one is ready before this returns."""
         if self._log.end_offset == 0:
             self._become_active()
             return
@@ -108,7 +108,7 @@ class HostedShard(Generic[S]):
         try:
             if await replay_log(self.name, self._log, self.shard, lambda: self.phase is Phase.LOADING):
                 self._become_active()
-        except Exception:  # the boundary of a load: one shard that cannot be read must not take the others with it
+        except Exception:  # boundary of a load: a shard that cannot be read must not fail the others
             _log.exception("%s: cannot be loaded; its groups answer NOT_COORDINATOR", self.name)
             self.close()
 
@@ -117,7 +117,7 @@ class HostedShard(Generic[S]):
         self._accept(self.shard.loaded(self._clock()))
 
     def close(self) -> None:
-        """Leadership is lost (or the broker stops): everyone who waits is told to look for the coordinator again."""
+        """Leadership is lost (or the broker stops): all waiting callers get NOT_COORDINATOR."""
         if self.phase is Phase.CLOSED:
             return
         self.phase = Phase.CLOSED
@@ -134,7 +134,7 @@ class HostedShard(Generic[S]):
         self._answer(self.shard.unloaded())
 
     def _reload(self, error: ErrorCode) -> None:
-        """An append failed after its records were replayed: the state is ahead of the log, so it is built anew."""
+        """An append failed after its records were replayed: the state is ahead of the log, so it is loaded again."""
         self.phase = Phase.LOADING
         self._abandon(error)
         self.shard = self._make_shard()
@@ -149,12 +149,12 @@ class HostedShard(Generic[S]):
             raise Refused(ErrorCode.not_coordinator, f"{self.name} is not led by this broker")
 
     def submit(self, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
-        """Run one operation. Gives its reply, or a future of it where the reply must wait for a commit. The caller
+        """Runs one operation. Returns its reply, or a future of it if the reply must wait for a commit. The caller
         knows the type of the reply, which differs from operation to operation.
 
-        Raises the operation's Fault, or why it cannot run. A DEFERRED reply is given back as it is.
-        `asks_first=False` is for what seldom writes and changes nothing before: a sign of life counts also while the
-        log takes no writes.
+        Raises the operation's Fault, or the reason why it cannot run. Returns a DEFERRED reply as it is.
+        `asks_first=False` is for operations that seldom write and change nothing before: a heartbeat counts also while
+        the log rejects writes.
         """
         if self.phase is not Phase.ACTIVE:
             self.require_active()
@@ -176,7 +176,7 @@ class HostedShard(Generic[S]):
         return result.reply if future is None else future
 
     def read(self, operation: Callable[[S, int], Reply]) -> Reply | asyncio.Future[Reply]:
-        """A question: its answer, or a future of it while something it may have seen is not committed yet."""
+        """Runs a read. Returns its answer, or a future while a record that it may have seen is not committed."""
         self.require_active()
         reply = operation(self.shard, self._clock())
         if not self._uncommitted:
@@ -193,7 +193,7 @@ class HostedShard(Generic[S]):
         commit: bool,
         transaction_version: int = 0,
     ) -> asyncio.Future[None]:
-        """Write the end marker and let the shard act on it; done when the marker is committed."""
+        """Writes the end marker and applies it to the shard; done when the marker is committed."""
         self.require_active()
         self._flush()
         self.require_active()
@@ -214,14 +214,14 @@ class HostedShard(Generic[S]):
             return
         try:
             is_written = self._accept(timer.fire(self._clock()))
-        except Exception:  # the boundary of a timer: no caller waits for it, and the event loop must go on
+        except Exception:  # boundary of a timer: no caller waits for it, and the event loop must continue
             _log.exception("%s: a timer failed", self.name)
             return
         if not is_written and self.phase is Phase.ACTIVE:
             self._timers.apply(Timer(timer.key, timer.retry_ms, timer.fire, timer.retry_ms))
 
     def _accept(self, result: Result) -> bool:
-        """A result that nobody called for: of a timer, of loading, of what follows a commit. False: not written."""
+        """A result without a caller: of a timer, a load or a continuation. False: not written."""
         if result.records:
             try:
                 self._write(result, self._clock(), asks_first=result.replay)
@@ -238,7 +238,7 @@ class HostedShard(Generic[S]):
         return True
 
     def _conclude(self, result: Result, future: asyncio.Future[object] | None, error: ErrorCode) -> None:
-        """The records of `result` are committed, or (error) they never will be."""
+        """The records of `result` are committed, or (error) will never be."""
         if future is not None and not future.done() and result.reply is not DEFERRED:
             if error is ErrorCode.none:
                 future.set_result(result.reply)
@@ -275,7 +275,7 @@ class HostedShard(Generic[S]):
             self._accept(following)
 
     def _write(self, result: Result, now_ms: int, *, asks_first: bool = False) -> None:
-        """Write the records now or with the others of this turn. Raises Refused; then nothing of them is left."""
+        """Writes the records now or with the others of this turn. After Refused none is written."""
         if asks_first and (refusal := self._log.refusal()) is not None:
             self._lose(result, refusal.code, now_ms)
             raise Refused(coordinator_error(refusal.code), refusal.message)
@@ -322,7 +322,7 @@ class HostedShard(Generic[S]):
             end_offset = self._log.append(build_writable_batch(records, result.producer, self._codec), now_ms)
         except Fault as fault:
             if not result.replay:
-                # The operation has changed the memory already: it is built anew from what is on disk.
+                # The operation has changed the memory already: the shard is loaded again from the disk.
                 self._reload(fault.code)
             else:
                 self._lose(result, fault.code, now_ms)
@@ -343,7 +343,7 @@ class HostedShard(Generic[S]):
             replay(record.key, record.value, offset, producer_id, producer_epoch)
 
     def _watch_turn(self) -> None:
-        """Sees to it that the end of this turn is noticed, while gathering always, else now and then."""
+        """Schedules a call at the end of this turn: always while gathering, else now and then."""
         self._unwatched_writes += 1
         if self._gathers or self._unwatched_writes > _WRITES_BETWEEN_LOOKS:
             self._unwatched_writes = 0

@@ -26,7 +26,7 @@ from headrace.coordinators.txn.producer_ids import ProducerIds
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 
-# How long a request may wait for the end of the transaction before it, instead of being told CONCURRENT_TRANSACTIONS.
+# How long a request may wait for the end of the previous transaction before it gets CONCURRENT_TRANSACTIONS.
 # Long enough for a round of markers in a healthy cluster, far below any client's request timeout.
 _LONGEST_WAIT_SECONDS: Final = 0.5
 
@@ -155,7 +155,7 @@ class TransactionCoordinator:
         )
 
     async def _decide_patiently(self, transactional_id: str, operation: Operation) -> Answer:
-        """Where the transaction before is still being ended, wait for that once instead of sending the client away."""
+        """If the previous transaction is still ending, waits for that once instead of refusing the request."""
         decision = await self._decide(transactional_id, operation)
         if decision.answer.error is not ErrorCode.concurrent_transactions:
             return decision.answer
@@ -187,7 +187,7 @@ class TransactionCoordinator:
     # --- requests of administrators -----------------------------------------------------------------------------
 
     async def describe(self, transactional_id: str) -> Transaction:
-        """Raises the Fault that is this id's answer."""
+        """Raises the Fault for this id."""
         if not transactional_id:
             raise Refused(ErrorCode.invalid_request, "a transactional id is empty")
         found: Transaction | None = await settled(
@@ -198,7 +198,7 @@ class TransactionCoordinator:
         return found
 
     async def transactions(self, wanted: ListFilter) -> list[Transaction]:
-        """Those of every shard led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
+        """The transactions of every shard led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
         if self.runtime.loading:
             raise Refused(ErrorCode.coordinator_load_in_progress, "transactions are being loaded: try again")
         found: list[Transaction] = []

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_SECONDS: Final = 0.02
 _LONGEST_PAUSE_SECONDS: Final = 1.0
-# What needs no further try: written, there already (see `marker_writer`), or a place where no marker can be.
+# Outcomes that need no retry: written, written before (see `marker_writer`), or the partition needs no marker.
 _DONE: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch, ErrorCode.unsupported_for_message_format})
 
 Outcomes = dict[TopicPartition, ErrorCode]
@@ -87,7 +87,7 @@ class ShardMarkers:
             task.cancel()
 
     def pending(self, transactional_id: str) -> asyncio.Task[None] | None:
-        """The task that ends this transaction, for those who want to wait until it has."""
+        """The task that ends this transaction, for callers that wait for it."""
         return self._tasks.get(transactional_id)
 
     def _leader(self, where: TopicPartition) -> int | None:
@@ -132,7 +132,7 @@ class ShardMarkers:
                     await reply
                 return
             except Fault as fault:
-                # "Not coordinator" means that the shard is gone, and this task with it; anything else passes.
+                # "Not coordinator" means that the shard is unloaded, and this task ends; other errors are temporary.
                 if fault.code is ErrorCode.not_coordinator:
                     return
                 await asyncio.sleep(_LONGEST_PAUSE_SECONDS)

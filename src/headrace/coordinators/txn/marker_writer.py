@@ -24,7 +24,7 @@ from headrace.records.control import build_end_txn_marker
 from headrace.replication.partition import Partition
 from headrace.storage.log import AppendOrigin
 
-# The transaction coordinator does not know these; "not leader" makes it look again for the right broker.
+# The transaction coordinator does not know these; "not leader" makes it look up the leader again.
 _GROUP_COORDINATOR_MOVES: Final = frozenset(
     {
         ErrorCode.not_coordinator,
@@ -106,7 +106,7 @@ class MarkerWriter:
     def _once_committed(
         self, partition: Partition, end_offset: int, outcome: ErrorCode
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """`outcome`, as soon as everything below `end_offset` is committed; or why that did not come about."""
+        """`outcome`, as soon as all records below `end_offset` are committed, else the error."""
         committed = partition.committed(end_offset)
         if committed is not None:
             return outcome if committed is ErrorCode.none else committed

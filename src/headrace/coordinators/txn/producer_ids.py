@@ -38,7 +38,7 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     def take_now(self) -> int | None:
-        """An id if one is at hand."""
+        """An id, or None if the block is used up."""
         if self._next == self._end:
             if self._following is None:
                 return None
@@ -87,6 +87,6 @@ class ProducerIds:
 
 
 def _observe(task: asyncio.Task[None]) -> None:
-    """A fetch ahead that nobody waits for must not fail unseen; the next taker tries again."""
+    """Logs the failure of a prefetch without a waiting caller; the next caller retries."""
     if not task.cancelled() and task.exception() is not None:
         logger.warning("no block of producer ids: %s", task.exception())

@@ -67,7 +67,7 @@ class TransactionVerification:
         *,
         add: bool,
     ) -> Outcomes:
-        """What the coordinator says of each partition; NONE lets the caller append, before its next await."""
+        """The coordinator's answer for each partition. After NONE the caller may append, before its next await."""
         if not add and not self._verifies:
             return dict.fromkeys(partitions, ErrorCode.none)
         epochs = {where: self._leader_epoch(where) for where in partitions}
@@ -87,12 +87,12 @@ class TransactionVerification:
         return outcomes
 
     def is_open(self, where: TopicPartition, producer_id: int, producer_epoch: int) -> bool:
-        """Whether this producer has a transaction open in the partition: then its batches need no question."""
+        """Whether this producer has a transaction open in the partition: then its batches need no verification."""
         partition = self._partitions.get(where.topic, where.partition)
         return partition is not None and bool(partition.log.producers.has_ongoing(producer_id, producer_epoch))
 
     def is_replaced(self, where: TopicPartition, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the partition has seen a newer epoch of this producer: then nobody needs to be asked."""
+        """Whether the partition has seen a newer epoch of this producer: then the coordinator need not be asked."""
         partition = self._partitions.get(where.topic, where.partition)
         return partition is not None and bool(partition.log.producers.is_replaced(producer_id, producer_epoch))
 
@@ -155,7 +155,7 @@ class TransactionVerification:
             return dict.fromkeys(partitions, ErrorCode.network_exception)
         if answer.error_code:
             code = ErrorCode(answer.error_code)
-            # A lack of cluster rights between brokers is not the client's affair: its batch was not verified.
+            # The client cannot fix missing rights between brokers. For it the batch was not verified.
             unverified = code is ErrorCode.cluster_authorization_failed
             return dict.fromkeys(partitions, ErrorCode.invalid_txn_state if unverified else code)
         return {

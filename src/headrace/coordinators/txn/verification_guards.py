@@ -26,7 +26,7 @@ class Guard:
 
 
 class VerificationGuards:
-    """Owned by the event loop; holds an entry only while somebody waits for an answer."""
+    """Owned by the event loop; holds an entry only during a verification."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[TopicPartition, int], set[Guard]] = {}
@@ -38,7 +38,7 @@ class VerificationGuards:
         return guard
 
     def give_back(self, where: TopicPartition, producer_id: int, guard: Guard) -> bool:
-        """Whether the guard was valid to the end."""
+        """Returns the guard. True if it is still valid."""
         key = (where, producer_id)
         held = self._taken.get(key)
         if held is not None:

@@ -42,7 +42,7 @@ class DescribedClassicGroup:
 def list_groups(
     groups: Mapping[str, Group], states: Iterable[str] = (), types: Iterable[str] = ()
 ) -> list[ListedGroup]:
-    """Filters are compared without regard to case; an empty one lets everything through."""
+    """Filters ignore case; an empty filter matches everything."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     listed = []
@@ -62,7 +62,7 @@ def list_groups(
 
 
 def describe_classic(group: Group | None) -> DescribedClassicGroup | None:
-    """None for a group that is not there, or is not a classic one."""
+    """None for an unknown group, or one of another type."""
     if not isinstance(group, ClassicGroup):
         return None
     if group.state is ClassicState.STABLE:
@@ -75,7 +75,7 @@ def describe_classic(group: Group | None) -> DescribedClassicGroup | None:
         return DescribedClassicGroup(
             group.group_id, group.state.value, group.protocol_type or "", group.protocol_name or "", members
         )
-    # Between two generations subscriptions are of neither; of the assignments the last ones are shown, as Kafka does.
+    # During a rebalance no subscription is shown; the last assignments are, as in Kafka.
     bare = tuple(
         DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host, assignment=m.assignment)
         for m in group.members.values()

@@ -50,7 +50,8 @@ class Groups:
         return group
 
     def new_share_group(self, group_id: str) -> ShareGroup:
-        """Not yet among the groups: its records put it there. Raises GROUP_ID_NOT_FOUND for a group of another kind."""
+        """Not added to the groups: its replayed records do that. Raises GROUP_ID_NOT_FOUND for a group of another
+        type."""
         if group_id in self.by_id:
             raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a share group.")
         return ShareGroup(group_id)

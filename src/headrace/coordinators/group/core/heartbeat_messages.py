@@ -15,7 +15,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """None means "as before"."""
+    """None means unchanged."""
 
     group_id: str
     member_id: str
@@ -57,7 +57,7 @@ class HeartbeatReply:
 
 
 def check_heartbeat(request: HeartbeatRequest, settings: GroupSettings, version: int) -> None:
-    """Raises INVALID_REQUEST and its kin, as Kafka words the rules."""
+    """Raises INVALID_REQUEST and other errors, with Kafka's messages."""
     _check_not_empty(("GroupId", request.group_id), ("InstanceId", request.instance_id), ("RackId", request.rack_id))
     names_itself = version >= 1 or request.epoch > 0 or request.epoch == LEAVE_EPOCH
     if names_itself and not request.member_id.strip():
@@ -87,7 +87,7 @@ def check_heartbeat(request: HeartbeatRequest, settings: GroupSettings, version:
 
 
 def check_regex(request: HeartbeatRequest) -> None:
-    """Of a member that is one, or will be: who leaves, or is unknown, hears that first."""
+    """Called only for known and joining members: a leaving or unknown member gets its own error first."""
     if request.topic_regex:
         try:
             Regex(request.topic_regex)

@@ -18,7 +18,7 @@ from headrace.coordinators.group.core.share import replay as share_records
 from headrace.coordinators.group.core.share.group import ShareGroup
 
 Group = ClassicGroup | ConsumerGroup
-# As the keys begin: most records are offsets, and need not be asked for their type.
+# First bytes of a key: most records are offsets, so their type is checked first.
 _OFFSETS: Final = frozenset(map(int16, (offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT)))
 _KEY_WORDS: Final = {
     consumer_groups.GROUP_METADATA: 1,
@@ -50,7 +50,7 @@ class GroupRecords:
             if key[:2] in _OFFSETS:
                 group_id = self._committed.replay(key, value, offset, producer_id)
                 if group_id is not None and group_id not in self._groups:
-                    # Offsets without members: a consumer that assigns its partitions itself.
+                    # Offsets without members: a consumer with manual assignment.
                     self._groups[group_id] = ClassicGroup(group_id)
                 return
             record_type = key_type(key)
@@ -73,7 +73,7 @@ class GroupRecords:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        # A group that had only offsets so far turns into what its members are.
+        # A group that had only offsets so far gets the type of its members.
         if create and (group is None or group.is_empty):
             fresh = self._groups[group_id] = ConsumerGroup(group_id)
             return fresh

@@ -79,5 +79,5 @@ class GroupSettings:
 
 
 def _short_name(assignor: str) -> str:
-    """Kafka lets its own assignors be named by their class, too: `….UniformAssignor` is `uniform`."""
+    """As in Kafka, a class name is valid for its own assignors: `….UniformAssignor` is `uniform`."""
     return assignor.rpartition(".")[2].removesuffix("Assignor").lower()

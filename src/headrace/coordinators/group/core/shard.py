@@ -45,7 +45,7 @@ from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Token
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
 
-# Tombstones of one clean-up, about 100 bytes each: enough for most, and soon over for those who wait.
+# Tombstones of one clean-up, about 100 bytes each: enough for most, and short enough not to delay others.
 _MOST_TOMBSTONES: Final = 2_000
 
 
@@ -110,7 +110,7 @@ class GroupShard:
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, state_since_ms=now_ms)
         self._joining.join(group, request, token, effects, now_ms)
         if is_new and not any(r.key == group_metadata_key(group.group_id) for r in effects.records):
-            # A group exists from its first request on: whoever coordinates it next must know of it.
+            # A group exists from its first request on: the next coordinator must find it in the log.
             effects.write(group_metadata_key(group.group_id), _empty_group(now_ms))
         return effects.result(DEFERRED, replay=False)
 
@@ -122,7 +122,7 @@ class GroupShard:
             return Result(reply=DEFERRED, answers=[(token, JoinReply(NO_MEMBER_ID, refused.code))])
         if downgrade is None:
             return effects.result(DEFERRED)
-        # Nothing of what the consumer group would have written matters any more.
+        # The records of the consumer group are obsolete.
         answers = Effects()
         answers.answers = effects.answers
         self._heartbeats.become_classic(
@@ -234,14 +234,14 @@ class GroupShard:
         records, too_long = self.offsets.commit(request, now_ms)
         group = self.groups.get(group_id)
         if group is None and not records:
-            # As in Kafka a commit makes its group, also one of which every part is refused.
+            # As in Kafka a commit creates its group, even if every partition is refused.
             self.groups[group_id] = ClassicGroup(group_id)
         if (
             isinstance(group, ClassicGroup)
             and (member := group.members.get(request.member_id)) is not None
             and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE)
         ):
-            # A member of a classic group that commits is alive.
+            # A commit counts as a heartbeat of a classic member.
             effects = Effects()
             effects.records = records
             self._rebalances.keep_alive(group, member, effects)
@@ -253,7 +253,9 @@ class GroupShard:
         self._all.check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
         result = self.offsets.commit_transactional(request, producer, now_ms)
         if not result.records and request.group_id not in self.groups:
-            self.groups[request.group_id] = ClassicGroup(request.group_id)  # as of any commit that is refused whole
+            self.groups[request.group_id] = ClassicGroup(
+                request.group_id
+            )  # as for any commit that is refused as a whole
         return result
 
     # --- groups as a whole --------------------------------------------------------------------------------------
@@ -280,14 +282,14 @@ class GroupShard:
             effects.write(group_metadata_key(group.group_id), None)
 
     def clean_up(self, now_ms: int) -> Result:
-        """Expired offsets go, and groups that have neither members nor offsets. Runs again after the interval."""
+        """Deletes expired offsets, and groups without members and offsets. Repeats after the interval."""
         effects = Effects()
         delay_ms = self.settings.offsets_retention_check_interval_ms
         for group in self.groups.values():
             if self.offsets.expire(group, now_ms, effects) and group.is_empty:
                 self._write_tombstones(group, effects)
             if len(effects.records) >= _MOST_TOMBSTONES:
-                delay_ms = 10  # the rest in a moment: others have a turn in between
+                delay_ms = 10  # the rest in a moment, so that other requests run in between
                 break
         effects.arm(("clean-up",), delay_ms, self.clean_up, retry_ms=self.settings.offsets_retention_check_interval_ms)
         return effects.result(atomic=False)

@@ -97,7 +97,7 @@ def _prepared(
         client_version=client_version,
         started_at_ms=current.started_at_ms if current.state is TransactionState.ONGOING else now_ms,
     )
-    # The producer goes on with what the transaction will have once it is complete.
+    # The producer continues with the id and epoch of the completed transaction.
     goes_on = completed(after, now_ms)
     return Decision(Answer(ErrorCode.none, goes_on.producer_id, goes_on.producer_epoch), after)
 
@@ -119,10 +119,10 @@ def _end_classic(current: Transaction, producer_id: int, producer_epoch: int, *,
 def aborted_by_coordinator(
     current: Transaction, server_version: int, now_ms: int, fresh_producer_id: int | None = None
 ) -> Transaction:
-    """The open transaction ends by timeout or because a new producer took the id: its present producer is fenced.
+    """Aborts the open transaction after a timeout or for a new producer, and fences its current producer.
 
-    Which protocol applies is the cluster's choice here, since no client asked. In version 2 the end of a transaction
-    whose epochs ran out hands over the fresh id, as an end by the client does; without one the next producer brings it.
+    The cluster's `transaction.version` decides the protocol, since no client asked. In version 2, when epochs run out,
+    the abort switches to the fresh producer id, as EndTxn does; without one the next InitProducerId does.
     """
     bumps = server_version >= EPOCH_BUMP_VERSION
     hands_over = bumps and current.epoch_is_exhausted and fresh_producer_id is not None
@@ -161,5 +161,5 @@ def has_timed_out(current: Transaction, now_ms: int) -> bool:
 
 
 def has_expired(current: Transaction, expiration_ms: int, now_ms: int) -> bool:
-    """A transactional id that nobody used for `expiration_ms` is forgotten (a tombstone in the log)."""
+    """A transactional id that was unused for `expiration_ms` is deleted (a tombstone in the log)."""
     return current.state.is_at_rest and current.updated_at_ms <= now_ms - expiration_ms

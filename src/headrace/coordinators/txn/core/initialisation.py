@@ -37,7 +37,7 @@ def init_producer_id(
     if current is None:
         if fresh_producer_id is None:
             return NEEDS_PRODUCER_ID
-        # A producer that names an id we do not know outlived its expiry; a new id is as safe for it as for a new
+        # The id of this producer has expired; a new producer id is as safe for it as for a new
         # producer.
         begun = Transaction(
             transactional_id,
@@ -57,7 +57,7 @@ def init_producer_id(
     if current.state is TransactionState.ONGOING:
         if current.epoch_is_exhausted and fresh_producer_id is None:
             return NEEDS_PRODUCER_ID
-        # The open transaction ends first; the epoch it ends with is never given out, the client's retry raises it
+        # The open transaction ends first; no producer gets the epoch it ends with, the client's retry raises it
         # again.
         aborted = aborted_by_coordinator(current, server_version, now_ms, fresh_producer_id)
         return Decision(Answer(ErrorCode.concurrent_transactions), aborted)
@@ -84,7 +84,8 @@ def _taken_over(
     if expected is not None and not same_producer and not repeated:
         return refusal(ErrorCode.producer_fenced)
     producer_id = current.producer_id
-    # An abort by the coordinator may leave the last epoch behind, which no producer may use: rotate then, too.
+    # An abort by the coordinator may leave the last epoch behind, which no producer may use: switch to a new id then,
+    # too.
     if current.epoch_is_exhausted:
         if fresh_producer_id is None:
             return NEEDS_PRODUCER_ID

@@ -17,7 +17,7 @@ from headrace.records.builder import Record
 
 
 def transactional_id_of(key: bytes) -> str | None:
-    """None for a kind of key from the future, which is skipped as Kafka skips it."""
+    """None for an unknown key version, which is skipped as in Kafka."""
     return read_transaction_log_key(key) if key_type(key) == TRANSACTION_LOG else None
 
 
@@ -44,7 +44,7 @@ def tombstone_of(transactional_id: str) -> Record:
 
 
 def transaction_of(transactional_id: str, value: bytes) -> Transaction:
-    """Raises UnreadableRecord for a version this release does not know: its meaning must not be guessed."""
+    """Raises UnreadableRecord for an unknown version."""
     found = read_transaction_log_value(value)
     return Transaction(
         transactional_id,

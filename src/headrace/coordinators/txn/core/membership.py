@@ -24,7 +24,7 @@ def add_partitions(
     now_ms: int,
 ) -> Decision:
     if current is not None and current.state.is_prepared:
-        # Nobody is fenced yet: the answer to the end gave the producer an epoch, or an id, that the completion brings.
+        # Not fenced: the answer to EndTxn gave the producer an epoch or id that takes effect at the completion.
         return refusal(ErrorCode.concurrent_transactions)
     error = _standing(current, producer_id, producer_epoch)
     if error is not ErrorCode.none or current is None:

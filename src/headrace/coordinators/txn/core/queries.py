@@ -15,7 +15,7 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListFilter:
-    """Empty filters let everything pass. `longer_than_ms` < 0 is no filter; a pattern must match the whole id."""
+    """Empty filters match everything. `longer_than_ms` < 0 is no filter; a pattern must match the whole id."""
 
     producer_ids: frozenset[int] = frozenset()
     state_labels: Collection[str] = ()
@@ -34,7 +34,7 @@ class ListFilter:
             # Only unknown names were asked for: nothing can match.
             if self.state_labels and transaction.state not in states:
                 continue
-            # Kafka counts an id that never had a transaction as started at -1, so every duration filter lets it pass.
+            # Kafka counts an id that never had a transaction as started at -1, so every duration filter matches it.
             if self.longer_than_ms >= 0 and now_ms - transaction.started_at_ms <= self.longer_than_ms:
                 continue
             pattern = self.transactional_id_pattern

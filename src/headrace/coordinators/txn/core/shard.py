@@ -34,7 +34,7 @@ from headrace.records.builder import Record
 _COMMIT_RETRY_MS: Final = 500
 # One batch of tombstones stays well below any max.message.bytes that a coordinator's topic may have.
 _EXPIRE_AT_ONCE: Final = 1_000
-# Of those that time out together: a fleet of producers may die at one moment.
+# Limit per round: many producers may die at the same moment.
 _ABORT_BYTES_AT_ONCE: Final = 500_000
 
 
@@ -48,10 +48,10 @@ class TransactionSettings:
 
 class MarkerSender(Protocol):
     def begin(self, prepared: Transaction) -> bool:
-        """Write the markers of a prepared transaction. True: all are written already; else `complete` follows."""
+        """Writes the markers of a prepared transaction. True: all are written already; else `complete` follows."""
 
     def forget(self) -> None:
-        """The shard is given up or loaded again: whatever is still to be sent is another's task now."""
+        """The shard is unloaded or loaded again: stops sending its markers."""
 
 
 class TransactionShard:
@@ -164,7 +164,7 @@ class TransactionShard:
         return self._result(decision)
 
     def complete(self, prepared: Transaction, now_ms: int) -> Result:
-        """Every marker of `prepared` is written. A transaction that moved on meanwhile is left alone."""
+        """Every marker of `prepared` is written. A transaction that has changed since is not touched."""
         current = self.transactions.get(prepared.transactional_id)
         if current is None or current != prepared:
             return NOTHING
@@ -194,13 +194,13 @@ class TransactionShard:
         now_ms: int,
     ) -> Result | None:
         if error is not ErrorCode.none:
-            # A Result without records waits for everything before it: ask in a while whether the record is committed.
+            # A Result without records waits for all records before it: it shows later whether the record is committed.
             key = ("begin", prepared[0].transactional_id)
             return Result(timers=[Timer(key, _COMMIT_RETRY_MS, lambda _: Result(then=again))])
         return self._completion([t for t in prepared if self._is_present(t) and self._markers.begin(t)], now_ms)
 
     def _completion(self, done: list[Transaction], now_ms: int) -> Result | None:
-        """All markers of these are written, or there were none; tried again until that stands in the log."""
+        """Completes transactions whose markers are all written; repeated until the records are in the log."""
         records = [record_of(completed(t, now_ms)) for t in done if self._is_present(t)]
         if not records:
             return None

@@ -38,7 +38,7 @@ NO_TIMEOUT_MS: Final = 2**31 - 1
 
 
 class TransactionState(IntEnum):
-    """The numbers are those of the log; `label` is what tools print."""
+    """The numbers are those of the log; `label` is the name that tools print."""
 
     EMPTY = 0
     ONGOING = 1
@@ -97,16 +97,16 @@ class Transaction:
     updated_at_ms: int
     started_at_ms: int = -1
     partitions: frozenset[TopicPartition] = frozenset()
-    # The epoch that the producer used before this one: tells a repeated request from that of a fenced producer.
+    # The previous epoch of the producer: distinguishes a repeated request from that of a fenced producer.
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    # The producer id before this one, and, between prepare and complete, the one that takes over when epochs ran out.
+    # The previous producer id, and between prepare and complete the next one after epochs ran out.
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
     client_version: int = 0
 
     @property
     def epoch_is_exhausted(self) -> bool:
-        """The last epoch is never given to a producer, so that the coordinator can always fence it."""
+        """No producer gets the last epoch, so that the coordinator can always fence."""
         return self.producer_epoch >= MAX_EPOCH - 1
 
     @property
@@ -133,9 +133,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to answer, and what to write first (None: the answer changes nothing).
+    """The answer, and the transaction to write before it (None: no change).
 
-    `needs_producer_id` asks the shell for a fresh producer id and to decide again: blocks of ids come from the
+    `needs_producer_id`: the caller must get a fresh producer id and decide again. Blocks of ids come from the
     controller, and a pure function cannot wait for one.
     """
 

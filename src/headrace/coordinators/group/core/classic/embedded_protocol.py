@@ -52,7 +52,7 @@ def _read_topic(reader: Reader) -> tuple[str, tuple[int, ...]]:
 
 
 def subscribed_topics(data: bytes) -> frozenset[str]:
-    """Only the topics: readable even where the rest is not."""
+    """Only the topics; works even if the rest is unreadable."""
     reader = Reader(data)
     reader.int16()
     return frozenset(reader.string() for _ in range(max(reader.array_count(), 0)))
@@ -76,7 +76,7 @@ def write_assignment(topics: tuple[tuple[str, tuple[int, ...]], ...], version: i
 
 
 def read_assignment(data: bytes) -> tuple[dict[str, tuple[int, ...]], bytes]:
-    """The partitions by topic, and what an assignor of the user's own says beside them."""
+    """The partitions by topic, and the user data of a custom assignor."""
     reader = Reader(data)
     reader.int16()
     topics = dict(_read_topic(reader) for _ in range(max(reader.array_count(), 0)))

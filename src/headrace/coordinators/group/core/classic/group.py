@@ -78,12 +78,12 @@ class ClassicMember:
 
     @property
     def heartbeat_is_satisfied(self) -> bool:
-        """A member whose own request waits here is alive; a new one may have gone before it was ever told its id."""
+        """A member with a waiting request is alive. Not a new member: its client may have gone before it got its id."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     @property
     def protocol_names(self) -> set[str]:
-        """A name that is said twice counts once: a member supports it or does not."""
+        """A duplicate name counts once."""
         return {name for name, _ in self.protocols}
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -145,7 +145,7 @@ class ClassicGroup:
         )
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Not knowing what a consumer group reads counts as reading it: its offsets are safe."""
+        """An unknown subscription counts as subscribed, so that no offset is deleted."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -211,13 +211,13 @@ class ClassicGroup:
         member.join_token = token
 
     def replace_static(self, instance_id: str, new_member_id: str, effects: Effects) -> ClassicMember:
-        """A static member came back under a new id; whoever waits under the old one is fenced at once."""
+        """A static member returned under a new id; a request that waits under the old id is fenced at once."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         self.answer_join(member, JoinReply(old_id, ErrorCode.fenced_instance_id), effects)
         self.answer_sync(member, SyncReply(ErrorCode.fenced_instance_id), effects)
         member.member_id = new_member_id
-        # It waits again under an id of its own: as long as it waits, it is alive.
+        # It waits under its new id: as long as it waits, it is alive.
         member.is_new = False
         self.members[new_member_id] = member
         self.static_members[instance_id] = new_member_id
@@ -240,7 +240,7 @@ class ClassicGroup:
         return True
 
     def elect_joined_leader(self) -> bool:
-        """A leader that did not rejoin in time hands over to a member that did; False when nobody did."""
+        """Replaces a leader that did not rejoin in time by a member that did. False if no member did."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaits_join:
@@ -259,15 +259,15 @@ class ClassicGroup:
         self.become(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, now_ms)
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the most votes win. Of equally many, the
-        one that comes first in Kafka's table of votes, so that a group moved here keeps its protocol.
+        """Each member votes for the first of its protocols that all support; the most votes win. A tie goes
+        to the first in Kafka's table of votes, so that a group that moves here keeps its protocol.
         """
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return max(in_java_order(votes), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """What the members read, or None where that cannot be known (another protocol, unreadable bytes)."""
+        """The subscribed topics, or None if unknown (another protocol, unreadable bytes)."""
         if not self.uses_consumer_protocol:
             return None
         if not self.members:
@@ -300,7 +300,7 @@ class ClassicGroup:
         )
 
     def write_to(self, effects: Effects, assignments: dict[str, bytes] | None = None) -> None:
-        """The record of this group; `assignments` are those of a generation that is about to begin."""
+        """Writes the record of this group; `assignments` are those of the next generation."""
         members = tuple(
             ClassicMemberValue(
                 m.member_id,
@@ -344,6 +344,6 @@ def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
                 m.assignment,
             )
         )
-    group.leader = value.leader  # also nobody, which means something (`migration.downgrade`)
+    group.leader = value.leader  # may be None, which has a meaning (`migration.downgrade`)
     group.subscribed_topics = group.compute_subscribed_topics()
     return group

@@ -18,7 +18,7 @@ class ClassicJoin:
         self._new_id = new_id
 
     def join(self, group: ClassicGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int) -> None:
-        """The answer comes through `token`, now or when the join phase is complete."""
+        """The answer goes to `token`, now or when the join phase is complete."""
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             effects.answer(token, JoinReply(NO_MEMBER_ID, ErrorCode.group_max_size_reached))
@@ -35,7 +35,7 @@ class ClassicJoin:
         limit = self._rebalances.settings.max_size
         member = group.members.get(member_id)
         if group.state is ClassicState.PREPARING_REBALANCE:
-            # Counted by who has come: when the limit was lowered, those who come last stay out.
+            # Counts members that have joined: after the limit was lowered, the last ones are refused.
             return (member is not None and member.awaits_join) or group.awaiting_joins < limit
         if group.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE):
             return member is not None or len(group.members) < limit
@@ -51,7 +51,7 @@ class ClassicJoin:
             return
         member_id = f"{request.client_id}-{self._new_id()}"
         if request.requires_known_member_id:
-            # The id goes out first, so that a client that dies right after asking leaves no ghost member behind.
+            # The answer only carries the id, so that a client that dies now leaves no member behind.
             group.pending_members.add(member_id)
             self._rebalances.watch(group.group_id, member_id, request.session_timeout_ms, effects)
             effects.answer(token, JoinReply(member_id, ErrorCode.member_id_required))
@@ -88,10 +88,10 @@ class ClassicJoin:
         same = member.protocols == request.protocols
         is_leader = group.is_leader(member.member_id)
         if group.state is ClassicState.COMPLETING_REBALANCE and same:
-            # It did not get the answer of this generation's join: it gets it again.
+            # The member did not get the answer of this generation's join: send it again.
             effects.answer(token, group.join_reply(member.member_id, with_members=is_leader))
         elif group.state is ClassicState.STABLE and same and not is_leader:
-            # A follower that rejoins unchanged gets the generation that runs; a leader may want a new assignment.
+            # A follower that rejoins unchanged gets the current generation; a leader may want a new assignment.
             effects.answer(token, group.join_reply(member.member_id, with_members=False))
         elif group.is_empty:
             effects.answer(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))
@@ -102,7 +102,7 @@ class ClassicJoin:
     def _update(
         self, group: ClassicGroup, member: ClassicMember, request: JoinRequest, token: Token, effects: Effects
     ) -> None:
-        # A client that asks again while its first question waits reads only one answer: the first is let go.
+        # A client that repeats a waiting request reads only one answer: the first request is dropped.
         if member.join_token is not None:
             group.answer_join(member, JoinReply(member.member_id, ErrorCode.rebalance_in_progress), effects)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms, token)
@@ -110,7 +110,7 @@ class ClassicJoin:
     def _replace_static(
         self, group: ClassicGroup, request: JoinRequest, member_id: str, token: Token, effects: Effects, now_ms: int
     ) -> None:
-        """A static member restarted: it takes its old place; only a change of protocol makes the others rejoin."""
+        """A static member restarted and takes its old place. The others rejoin only if its protocol changed."""
         assert request.instance_id is not None
         former_leader = group.leader
         member = group.replace_static(request.instance_id, member_id, effects)
@@ -124,7 +124,7 @@ class ClassicJoin:
             if request.can_skip_assignment:
                 reply = group.join_reply(member_id, with_members=is_leader, skip_assignment=is_leader)
             else:
-                # Older clients would assign anew when told that they lead: they are told of the former leader.
+                # An older client that leads would assign again, so its answer names the former leader.
                 told = group.join_reply(member_id, with_members=False)
                 reply = JoinReply(
                     member_id,
@@ -137,7 +137,7 @@ class ClassicJoin:
             group.answer_join(member, reply, effects)
             group.write_to(effects)
         elif group.state is ClassicState.COMPLETING_REBALANCE:
-            # The leader may already be assigning to the old id: everyone joins once more.
+            # The leader may already be assigning to the old id: all members rejoin.
             self._rebalances.prepare(group, effects, now_ms)
         else:
             self._rebalances.maybe_complete_join(group, effects, now_ms)

@@ -25,7 +25,7 @@ class Membership:
     # --- sync ---------------------------------------------------------------------------------------------------
 
     def sync(self, group: ClassicGroup, request: SyncRequest, token: Token, effects: Effects) -> None:
-        """The answer comes through `token`: at once, or when the leader's assignment is committed. Raises Refused."""
+        """The answer goes to `token`: at once, or when the leader's assignment is committed. Raises Refused."""
         member = group.require_member(request.member_id, request.instance_id)
         if request.generation != group.generation:
             raise Refused(ErrorCode.illegal_generation, f"generation {request.generation}: it is {group.generation}")
@@ -52,14 +52,14 @@ class Membership:
         group.write_to(effects, assignments)
 
         def written(error: ErrorCode, now_ms: int) -> Result | None:
-            # Someone may have joined while the record was on its way: then this generation is over already.
+            # A member may have joined while the record was being written: then this generation is over.
             if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
                 return None
             after = Effects()
             if error is not ErrorCode.none:
                 for member in group.members.values():
                     member.assignment = b""
-                # Too large for the log is no passing trouble; anything else a member should try again.
+                # Too large for the log is permanent; a member should retry after any other error.
                 lasting = error is ErrorCode.unknown_server_error
                 self._rebalances.propagate(group, error if lasting else ErrorCode.coordinator_not_available, after)
                 self._rebalances.prepare(group, after, now_ms)
@@ -93,7 +93,7 @@ class Membership:
     def leave(
         self, group: ClassicGroup, leaving: Sequence[LeavingMember], effects: Effects, now_ms: int
     ) -> list[LeftMember]:
-        """One answer per member that was named, found or not."""
+        """One answer per member of the request, known or not."""
         answers = [
             LeftMember(member.member_id, member.instance_id, self._leave_one(group, member, effects))
             for member in leaving
@@ -126,5 +126,5 @@ class Membership:
 
 
 def _differ(asked: str | None, actual: str | None) -> bool:
-    """Clients before version 5 do not say; nothing said is no difference."""
+    """Clients before version 5 do not send it; a missing value counts as equal."""
     return asked is not None and actual is not None and asked != actual

@@ -22,7 +22,8 @@ class JoinRequest:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    # From version 4 a new dynamic member first learns its id (KIP-394); from 9 a leader may be told to skip assigning.
+    # From version 4 a new dynamic member first gets its id (KIP-394); from 9 the answer can ask a leader to skip
+    # assigning.
     requires_known_member_id: bool = True
     can_skip_assignment: bool = True
 

@@ -54,7 +54,7 @@ class Rebalances:
         )
 
     def expired(self, group_id: str, member_id: str, now_ms: int) -> Result:
-        """A session is over. The timer of a member that left or was replaced finds nobody."""
+        """A session has expired. For a member that left or was replaced this does nothing."""
         group = self._find(group_id)
         if group is None:
             return NOTHING
@@ -70,7 +70,7 @@ class Rebalances:
         return effects.result(replay=False)
 
     def drop(self, group: ClassicGroup, member: ClassicMember, effects: Effects) -> None:
-        # A new member may have given up on a join that still waits here: should it be alive, it begins anew.
+        # The client of a new member may have given up on a join that still waits here. If it is alive, it joins again.
         group.answer_join(member, JoinReply(NO_MEMBER_ID, ErrorCode.unknown_member_id), effects)
         group.answer_sync(member, SyncReply(ErrorCode.unknown_member_id), effects)
         group.remove(member.member_id)
@@ -149,12 +149,12 @@ class Rebalances:
 
     def complete_join(self, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
         effects.disarm(join_key(group.group_id))
-        # Static members may be away for as long as their session lasts; dynamic ones that did not come are gone.
+        # A static member keeps its place until its session expires; a dynamic one that did not rejoin is removed.
         for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
             group.remove(member.member_id)
             effects.disarm(session_key(group.group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
-            # Only static members, and none of them came: give them another round.
+            # Only static members, and none of them rejoined: wait for another rebalance timeout.
             self._arm_join(group, effects)
             return
         group.begin_generation(now_ms)
@@ -200,5 +200,5 @@ class Rebalances:
                 error, group.protocol_type if ok else None, group.protocol_name if ok else None, member.assignment
             )
             if group.answer_sync(member, reply, effects):
-                # Its session may have ended unnoticed while its sync waited here: it begins anew.
+                # Its session may have expired while its sync waited here: start it again.
                 self.keep_alive(group, member, effects)

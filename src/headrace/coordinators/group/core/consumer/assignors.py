@@ -33,7 +33,7 @@ class AssignedMember:
 
 Members = Mapping[str, AssignedMember]
 PartitionCounts = Mapping[uuid.UUID, int]
-# The last argument says whether all members name the same topics, those that do not exist included.
+# The last argument: whether all members subscribe to the same topics, including missing ones.
 Assignor = Callable[[Members, PartitionCounts, bool], Target]
 
 
@@ -72,7 +72,7 @@ def assign_uniform(members: Members, partition_counts: PartitionCounts, all_alik
 
 
 def _still_read(order: list[str], members: Members, partition_counts: PartitionCounts) -> Held:
-    """What each member has and may keep."""
+    """The partitions that each member has and may keep."""
     held: Held = {member_id: {} for member_id in members}
     taken: set[tuple[uuid.UUID, int]] = set()
     for member_id in order:
@@ -90,8 +90,8 @@ def _still_read(order: list[str], members: Members, partition_counts: PartitionC
 
 
 def _fill_to_quota(order: list[str], held: Held, counts: PartitionCounts) -> None:
-    """All read the same: everyone gets ⌊n/m⌋ partitions, and n mod m of them one more: the first who have that many, or
-    the last ones if too few do. Who has too many gives up the last ones; who has too few is filled up, one by one.
+    """Equal subscriptions: every member gets ⌊n/m⌋ partitions, and n mod m members one more: the first that have that
+    many, or the last ones if too few do. A member with too many gives up its last ones; others are filled one by one.
     """
     taken = {(t, partition) for topics in held.values() for t, kept in topics.items() for partition in kept}
     free = [(t, partition) for t, count in counts.items() for partition in range(count) if (t, partition) not in taken]
@@ -106,7 +106,7 @@ def _fill_to_quota(order: list[str], held: Held, counts: PartitionCounts) -> Non
                 free.append((topic_id, partition))
             left -= len(kept)
         if left and has_extra and len(order) - at > extra:
-            left, has_extra = left - 1, False  # those who come after may have it already
+            left, has_extra = left - 1, False  # a later member may have it already
         extra -= has_extra
         room[member_id] = left
     given = iter(free)

@@ -40,7 +40,7 @@ class Downgrade:
 
     replaced: ConsumerMember
     joining: ConsumerMember
-    # Whether the group is ahead of its target, so that the classic group has to assign anew.
+    # Whether the group epoch is ahead of the target, so that the classic group must assign again.
     rebalances: bool
 
 
@@ -55,8 +55,8 @@ class ClassicMembers:
     def join(
         self, group: ConsumerGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int
     ) -> Downgrade | None:
-        """What the whole group becomes by this: a classic one, when a static member was the last that spoke the new
-        protocol and comes back with the old one.
+        """Returns a Downgrade if the group becomes a classic one: a static member was the last with the new protocol
+        and returns with the old one.
         """
         is_unknown = request.member_id == NO_MEMBER_ID
         member_id = self._new_id() if is_unknown else request.member_id
@@ -109,7 +109,7 @@ class ClassicMembers:
                 final.epoch,
                 consumer_protocol.PROTOCOL_TYPE,
                 request.protocols[0][0],
-                # Nobody leads: the server assigns. A leader that is not this member keeps clients from assigning.
+                # The server assigns. The answer names another member as leader, so that the client does not assign.
                 "",
             ),
         )
@@ -196,12 +196,12 @@ class ClassicMembers:
                 answers.append(LeftMember(each.member_id, each.instance_id, refused.code))
             else:
                 gone[member.member_id] = member
-                # As it was named: Java's admin looks for the instance id alone when it asked with that alone.
+                # As in the request: Java's admin client looks for the instance id alone if it sent that alone.
                 answers.append(LeftMember(each.member_id, each.instance_id, ErrorCode.none))
         return self._heartbeats.fence(group, list(gone.values()), now_ms, answers) if gone else Result(reply=answers)
 
     def _leaving(self, group: ConsumerGroup, each: LeavingMember) -> ConsumerMember:
-        """Of either protocol: an administrator removes members by this request too."""
+        """Members of either protocol: an administrator removes members by this request too."""
         if each.member_id == NO_MEMBER_ID and each.instance_id is not None:
             holder = group.static_member(each.instance_id)
             if holder is None:

@@ -28,7 +28,7 @@ class Downgrades:
         *,
         rebalances: bool,
     ) -> None:
-        """`joining` takes the place of a member that is gone."""
+        """`joining` takes the place of the member that left."""
         classic = migration.downgrade(group, gone, joining, self._groups.image, effects, now_ms, rebalances)
         self._groups.by_id[group.group_id] = classic
         for member in classic.members.values():

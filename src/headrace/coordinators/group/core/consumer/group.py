@@ -59,7 +59,7 @@ class ConsumerMember:
         return {topic_id: frozenset(epochs) for topic_id, epochs in self.assigned.items()}
 
     def held_since(self, topic_id: uuid.UUID | None, partition: int) -> int:
-        """Since which epoch the partition is this member's, given up or not, or -1."""
+        """The epoch at which the partition was assigned to this member, also while it is being revoked, or -1."""
         if topic_id is None:
             return -1
         pending = self.pending_revocation.get(topic_id, {}).get(partition, -1)
@@ -89,7 +89,7 @@ class ResolvedRegex(NamedTuple):
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
     group_id: str
-    epoch: int = 1  # of a group that nobody has joined yet: its first member brings it to 2, as in Kafka
+    epoch: int = 1  # of a group without members so far: its first member raises it to 2, as in Kafka
     metadata_hash: int = 0
     assignment_epoch: int = 0
     assigned_at_ms: int = 0
@@ -98,7 +98,7 @@ class ConsumerGroup:
     target: dict[str, Partitions] = field(default_factory=dict)
     regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
     holders: dict[tuple[uuid.UUID, int], str] = field(default_factory=dict)
-    # Not durable: the image under which the topics were looked at last, and the names in it.
+    # Not durable: the image in which the topics were resolved last, and their names.
     seen_image_version: int = -2
     seen_topic_names: frozenset[str] | None = None
 
@@ -137,7 +137,7 @@ class ConsumerGroup:
         )
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something of the member's target is still held by another."""
+        """Whether another member still holds a partition of this member's target."""
         return any(
             partition not in member.assigned.get(topic_id, ())
             and self.is_held_by_another(topic_id, partition, member.member_id)
@@ -146,13 +146,13 @@ class ConsumerGroup:
         )
 
     def shown_assignor(self, default: str) -> str:
-        """The one most members ask for; with equal votes `uniform` is shown, as in Kafka."""
+        """The assignor with the most votes; `uniform` after a tie, as in Kafka."""
         votes = self._votes(self.members.values())
         return max(votes, key=lambda name: (votes[name], name == "uniform")) if votes else default
 
     def next_assignor(self, members: Mapping[str, ConsumerMember], speaker: str, default: str) -> str:
-        """The one that the members as they will be ask for, when `speaker` has spoken. With equal votes, what only the
-        speaker asks for wins, then `uniform`: Kafka's choice.
+        """The assignor with the most votes among the members as they will be after `speaker`'s heartbeat. After a tie
+        the one that only the speaker asks for wins, then `uniform`, as in Kafka.
         """
         votes, own = self._votes(members.values()), members[speaker].about.server_assignor
 
@@ -255,7 +255,7 @@ class ConsumerGroup:
             effects.write(codec.key(record_type, self.group_id, member_id), None)
 
     def write_tombstones(self, effects: Effects) -> None:
-        """The whole group goes."""
+        """Deletes the whole group."""
         members = list(self.members)
         for member_id in members:
             effects.write(codec.key(codec.CURRENT_ASSIGNMENT, self.group_id, member_id), None)

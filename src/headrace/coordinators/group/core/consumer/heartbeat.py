@@ -48,7 +48,7 @@ class ConsumerHeartbeats:
         self._groups = groups
         self._downgrades = downgrades
         self._new_id = new_id
-        # Classic members that were told to rejoin: the time they have for it runs from the first time they were told.
+        # Classic members that must rejoin: their time for it starts with the first request to rejoin.
         self.told_to_rejoin: set[tuple[str, str]] = set()
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
@@ -78,7 +78,7 @@ class ConsumerHeartbeats:
         return effects.result(reply)
 
     def _group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
-        """Also a new one, or what a classic group becomes; not yet among the groups: its records put it there."""
+        """Possibly a new group or an upgraded classic group. Only its replayed records add it to `groups`."""
         self._groups.check_no_share_group(group_id, ErrorCode.group_id_not_found)
         group = self._groups.by_id.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -100,7 +100,7 @@ class ConsumerHeartbeats:
     def _member(
         self, group: ConsumerGroup, member_id: str, request: HeartbeatRequest, effects: Effects
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """The member, and the static one whose place it takes."""
+        """The member, and the static member that it replaces."""
         if request.instance_id is None:
             known = group.members.get(member_id)
             if known is None:
@@ -115,7 +115,7 @@ class ConsumerHeartbeats:
         if request.epoch == 0:
             if holder is None:
                 return ConsumerMember(member_id, NOBODY), None
-            # Not even under its own id: it must have said that it goes before it may come back.
+            # Not even under its own id: the old member must have left with epoch -2 first.
             if not holder.uses_classic_protocol and holder.epoch != STATIC_LEAVE_EPOCH:
                 raise Refused(
                     ErrorCode.unreleased_instance_id,
@@ -132,7 +132,7 @@ class ConsumerHeartbeats:
     def take_over(
         self, group: ConsumerGroup, holder: ConsumerMember, member_id: str, effects: Effects
     ) -> ConsumerMember:
-        """A static member comes back under a new id and finds its place, and its partitions, as it left them."""
+        """A static member returns under a new id and keeps its partitions."""
         fresh = replace(holder, member_id=member_id, epoch=0, previous_epoch=0)
         group.write_removal(holder.member_id, effects)
         group.write_member(fresh, effects)
@@ -155,8 +155,8 @@ class ConsumerHeartbeats:
         may_retarget: bool = True,
         visible: TopicFilter | None = None,
     ) -> HeartbeatResult:
-        """Write what changed, raise epochs, compute the target where it is behind, take one step towards it. Where no
-        target may be computed, a member whose group epoch is ahead of the target stays where it is.
+        """Writes changes, raises epochs, computes the target if it is behind, and reconciles one step. While the
+        assignment interval forbids a new target, a member whose group epoch is ahead of the target stays as it is.
         """
         image, settings = self._groups.image, self._groups.settings
         member_id = updated.member_id
@@ -167,7 +167,7 @@ class ConsumerHeartbeats:
         is_new = member_id not in group.members and replaced is None
         if is_new or updated.about != member.about:
             group.write_member(updated, effects)
-        # A new member that reads nothing changes nothing for the others.
+        # A new member without subscription changes nothing for the others.
         resubscribed = _subscription(updated) != _subscription(member)
         epoch, regexes = group.epoch, dict(group.regexes)
         if resubscribed or image.version != group.seen_image_version:
@@ -251,7 +251,7 @@ class ConsumerHeartbeats:
         )
 
     def watch_rebalance(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
-        """A member that does not give up what it must, in the time it asked for, is put out."""
+        """Removes a member that does not revoke its partitions within its rebalance timeout."""
         key = ("revocation", group_id, member.member_id)
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             effects.disarm(key)
@@ -290,7 +290,7 @@ class ConsumerHeartbeats:
         _check_instance(holder, request.member_id, request.instance_id)
         if request.epoch == LEAVE_EPOCH:
             return self.fence(group, [holder], now_ms, reply)
-        # It will come back: its place is kept for as long as its session lasts, and what it has then counts as its own
+        # A static member will return: its place is kept until its session expires, and its partitions count as its own
         # from the beginning.
         kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in holder.assigned.items()}
         effects = Effects()
@@ -298,7 +298,7 @@ class ConsumerHeartbeats:
         return effects.result(reply)
 
     def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
-        """Members are gone; the rest may become a classic group by that."""
+        """Removes members. The rest may become a classic group."""
         effects = Effects()
         if migration.may_downgrade(group, gone, self._groups.settings):
             self.become_classic(group, gone, None, effects, now_ms, rebalances=True)
@@ -326,7 +326,7 @@ class ConsumerHeartbeats:
             effects.disarm((timer, group_id, member_id))
 
     def _remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], effects: Effects, now_ms: int) -> None:
-        """The records by which members leave, and the group epoch that the others will follow."""
+        """Writes the records that remove members. Returns the new group epoch."""
         for member in gone:
             group.write_removal(member.member_id, effects)
             self.forget_timers(group.group_id, member.member_id, effects)
@@ -371,14 +371,14 @@ def _subscription(member: ConsumerMember) -> tuple[tuple[str, ...], str | None]:
 
 def _check_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
     if request.epoch == 0:
-        return  # it has given everything up and joins again
+        return  # the member has revoked everything and joins again
     if request.epoch > member.epoch:
         raise Refused(
             ErrorCode.fenced_member_epoch,
             f"The consumer group member has a greater member epoch ({request.epoch}) than the one known by the group "
             f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
         )
-    # The answer that raised the epoch may have been lost: such a member has at most what it was given before.
+    # The answer with the raised epoch may have been lost: the member owns at most its former partitions.
     if request.epoch < member.epoch and not (
         request.epoch == member.previous_epoch and member.owns_only(request.owned)
     ):

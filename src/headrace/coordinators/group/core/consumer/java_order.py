@@ -25,7 +25,7 @@ def ids_in_java_order(ids: Collection[uuid.UUID]) -> list[uuid.UUID]:
 
 
 def numbers_in_java_order(numbers: Collection[int]) -> list[int]:
-    """Of a set made from a list at once, which gets a table that holds it."""
+    """Order of a set that was made from a list at once, with a table of sufficient size."""
     size = _FIRST_SIZE
     while size < int(len(numbers) / 0.75) + 1:
         size *= 2

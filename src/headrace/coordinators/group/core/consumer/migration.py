@@ -25,7 +25,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 
 def check_upgrade(group: ClassicGroup, member_id: str, settings: GroupSettings) -> None:
-    """Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED where only the newcomer finds no room."""
+    """Raises GROUP_ID_NOT_FOUND, or GROUP_MAX_SIZE_REACHED if only the new member exceeds the limit."""
     size, limit = len(group.members), settings.consumer_max_size
     if not settings.may_upgrade:
         why = "online upgrade is disabled (group.consumer.migration.policy)"
@@ -43,14 +43,14 @@ def check_upgrade(group: ClassicGroup, member_id: str, settings: GroupSettings) 
 
 
 def may_downgrade(group: ConsumerGroup, gone: Collection[ConsumerMember], settings: GroupSettings) -> bool:
-    """Whether all who are left speak the classic protocol, and somebody is left."""
+    """Whether members are left and all of them use the classic protocol."""
     left_ids = {member.member_id for member in gone}
     rest = [member for member in group.members.values() if member.member_id not in left_ids]
     return settings.may_downgrade and 0 < len(rest) <= settings.max_size and _all_classic(rest)
 
 
 def may_downgrade_by_replacing(group: ConsumerGroup, replaced: ConsumerMember, settings: GroupSettings) -> bool:
-    """Whether a classic member that takes the place of `replaced` makes the group one of classic members only."""
+    """Whether all members are classic once a classic member replaces `replaced`."""
     rest = [member for member in group.members.values() if member is not replaced]
     return (
         settings.may_downgrade
@@ -65,7 +65,7 @@ def _all_classic(members: Iterable[ConsumerMember]) -> bool:
 
 
 def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> ConsumerGroup:
-    """The consumer group that `classic` becomes by the records written here. Raises Refused for unreadable members."""
+    """Writes the records that make `classic` a consumer group. Raises Refused for unreadable members."""
     group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
     try:
         for member in classic.members.values():
@@ -79,7 +79,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> Con
         ) from bad
     group.metadata_hash = consumer_target.topics_hash(group.members, {}, image)
     for member in classic.members.values():
-        # Whoever waits for the rebalance of the classic group takes part in the one that begins now.
+        # Members that wait for the rebalance of the classic group take part in the new one.
         classic.answer_join(member, JoinReply(member.member_id, ErrorCode.rebalance_in_progress), effects)
         classic.answer_sync(member, SyncReply(ErrorCode.rebalance_in_progress), effects)
     for timer in (("join", classic.group_id), ("sync", classic.group_id)):
@@ -90,7 +90,7 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> Con
     group.write_epoch(group.epoch, group.metadata_hash, effects)
     for member_id, partitions in group.target.items():
         group.write_target(member_id, partitions, effects)
-    group.write_target_epoch(group.epoch, 0, effects)  # no target yet: the first one is not to wait
+    group.write_target_epoch(group.epoch, 0, effects)  # no target yet: the first one does not wait for the interval
     for each in group.members.values():
         group.write_current(each, effects)
     return group
@@ -133,11 +133,11 @@ def downgrade(
     now_ms: int,
     rebalances: bool,
 ) -> ClassicGroup:
-    """The classic group that `group` becomes, in memory and as a record; `joining` takes the place of the one gone.
+    """Makes `group` a classic group, in memory and as a record; `joining` replaces the member that left.
 
-    The record of a group that is about to rebalance names no leader. What those who left had is nobody's until then,
-    and another coordinator, which finds a stable group without them, must know that it has to (`shard.loaded`). Kafka
-    leaves those partitions unread in that case.
+    The record of a group that must rebalance names no leader. The partitions of members that left are unassigned until
+    then. A new coordinator loads a stable group without those members, so the record must tell it to rebalance
+    (`shard.loaded`). Kafka leaves those partitions unread in that case.
     """
     group.write_tombstones(effects)
     left_ids = {member.member_id for member in gone}

@@ -16,12 +16,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-# Overlapping subscriptions can take many rounds for little; every round about halves what is uneven.
+# Overlapping subscriptions can take many rounds; every round about halves the imbalance.
 _MAX_ROUNDS: Final = 16
 
 
 class _Row:
-    """The readers of one topic by their load, with a hand at either end."""
+    """The subscribers of one topic sorted by load, with a pointer at each end."""
 
     def __init__(self, readers: Sequence[int], loads: Sequence[int]) -> None:
         self._loads = loads
@@ -64,7 +64,7 @@ class _Row:
         return self._row[self._high_at + 1]
 
     def put_aside(self) -> None:
-        """The giver asked last has nothing of this topic."""
+        """The last giver has no partition of this topic."""
         at, last = self._high_at + 1, self._high_end - 1
         self._row[at], self._row[last] = self._row[last], self._row[at]
         self._high_end -= 1
@@ -96,7 +96,7 @@ class _Assigning:
         for _ in range(_MAX_ROUNDS):
             for at, topic_id in enumerate(topics):
                 if at == last_moved:
-                    return  # once around, and nothing moved
+                    return  # a whole round without a move
                 if self._even_out_topic(topic_id) or last_moved == -1:
                     last_moved = at
 
@@ -104,7 +104,7 @@ class _Assigning:
         row = _Row(self._readers[topic_id], self._loads)
         if row.imbalance <= 1:
             return 0
-        # Only what a member had at first is given on, the highest partitions before the lower ones.
+        # A member gives only its original partitions, the highest first.
         stacks = {reader: sorted(self._held[reader].get(topic_id, ())) for reader in self._readers[topic_id]}
         moved = 0
         while not row.is_even:
@@ -147,7 +147,7 @@ def assign_mixed(
     readers: Mapping[uuid.UUID, Sequence[int]],
     partition_counts: Mapping[uuid.UUID, int],
 ) -> None:
-    """`held`, by member, becomes the target; `readers` names the members of each topic by their place in it."""
+    """`held`, by member, becomes the target; `readers` has the members of each topic by index."""
     assigning = _Assigning(held, readers, partition_counts)
     assigning.assign_free()
     assigning.even_out()

@@ -21,13 +21,13 @@ IsHeld = Callable[[uuid.UUID, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class TargetState:
-    """Where a member is going: its target, of which it gets what it reads (still) and what nobody else holds."""
+    """Target of a member. It gets the partitions that it still subscribes to and that no other member holds."""
 
     epoch: int
     target: Partitions
     subscribed: frozenset[uuid.UUID]
     is_held: IsHeld
-    # What the member says that it reads (None: it did not say), and whether it just said something else about topics.
+    # The partitions that the member reports (None: not reported), and whether it just changed its subscription.
     owned: Partitions | None = None
     resubscribed: bool = False
 
@@ -36,7 +36,7 @@ class TargetState:
 
 
 def reconcile(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
-    """Raises FENCED_MEMBER_EPOCH for a state that only a newer release knows."""
+    """Raises FENCED_MEMBER_EPOCH for a state of a newer release."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch != aim.epoch:
@@ -55,7 +55,8 @@ def reconcile(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
 
 
 def _give_up_unread(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
-    """Topics that the member no longer reads go at once, also while there is no new target or it gives up others."""
+    """Revokes topics that the member unsubscribed from at once, also without a new target or during another
+    revocation."""
     unread = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in aim.subscribed}
     if not unread:
         return member
@@ -93,13 +94,13 @@ def _step(member: ConsumerMember, aim: TargetState) -> ConsumerMember:
             else:
                 kept.setdefault(topic_id, {})[partition] = aim.epoch
     state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    # Also where nothing else changes the epoch before is over: a member that comes again has heard of the present one.
+    # The previous epoch ends even if nothing else changes: a member that returns knows the current one.
     moved = replace(member.moved_to(aim.epoch), state=state, assigned=kept, pending_revocation={})
     return member if moved == member else moved
 
 
 def _owns_any(owned: Partitions | None, partitions: Epoched) -> bool:
-    """A member that does not say what it owns may own anything."""
+    """A member that does not report its partitions may own any."""
     if owned is None:
         return True
     return any(not owned.get(topic_id, frozenset()).isdisjoint(epochs) for topic_id, epochs in partitions.items())

@@ -30,12 +30,12 @@ _CLASSES: Final = {"d": _DIGITS, "w": _WORDS, "s": _SPACES}
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
 
-# The names among these that a member may describe: its expression subscribes to no others.
+# Filters the names that a member may describe: its expression matches no others.
 TopicFilter = Callable[[Iterable[str]], Collection[str]]
 
 
 class BadRegex(ValueError):
-    """Says what is wrong and where."""
+    """The message has the error and its position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Parser:
                 low, high = bounds
             else:
                 return node
-            if self._peek() == "?":  # lazy: which match is found differs, whether there is one does not
+            if self._peek() == "?":  # lazy: changes which match is found, not whether there is one
                 self.at += 1
             node = _Node("repeat", [node], low=low, high=high)
 
@@ -269,7 +269,7 @@ class Regex:
         return len(self._chars) - 1
 
     def _build(self, node: _Node, after: int) -> int:
-        """The state that reads `node` and then goes on at `after`."""
+        """The state that reads `node` and continues at `after`."""
         if node.kind == "set":
             return self._state(node.chars, after)
         if node.kind == "cat":

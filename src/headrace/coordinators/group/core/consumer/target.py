@@ -21,8 +21,8 @@ Members = Mapping[str, ConsumerMember]
 
 
 def may_assign(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Whether a target may be computed again already (KIP-1263): when many members come or go together, one target for
-    all of them is better than one for each. A first target (`assigned_at_ms` is 0) waits for nobody.
+    """Whether the interval allows a new target (KIP-1263): when many members join or leave together, one target for all
+    of them is better than one for each. The first target (`assigned_at_ms` is 0) does not wait.
     """
     return assigned_at_ms == 0 or interval_ms == 0 or now_ms >= assigned_at_ms + interval_ms
 
@@ -35,7 +35,7 @@ def resolve_regexes(
     now_ms: int,
     visible: TopicFilter | None,
 ) -> dict[str, ResolvedRegex]:
-    """The topics of every expression in use; what is new or has changed is written down, what is unused goes.
+    """Resolves every expression in use, writes new and changed results, and deletes unused ones.
 
     `visible` has the rights of the member whose heartbeat this is, as in Kafka. Without it the topics stay as they are.
     """
@@ -69,7 +69,7 @@ def subscribed_names(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex
 
 
 def topics_hash(members: Members, regexes: Mapping[str, ResolvedRegex], image: ClusterImage) -> int:
-    """A number that changes when what the group reads looks different: topics come, go, grow or move to other racks."""
+    """Hash of the subscribed topics: changes when topics are created, deleted, grow or move to other racks."""
     names = frozenset().union(*(subscribed_names(m, regexes) for m in members.values()))
     digest = hashlib.blake2b(digest_size=8)
     found = False
@@ -94,7 +94,7 @@ def compute_target(
     speaker: str,
     default_assignor: str,
 ) -> dict[str, Partitions]:
-    """`former` names the member whose place a replaced static member takes over, `speaker` the one that has spoken."""
+    """`former`: the static member that is replaced. `speaker`: the member of the current heartbeat."""
     topics: dict[str, frozenset[uuid.UUID]] = {}
     counts: dict[uuid.UUID, int] = {}
     subscriptions = {member_id: subscribed_names(member, regexes) for member_id, member in members.items()}

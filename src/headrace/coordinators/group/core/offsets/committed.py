@@ -75,8 +75,8 @@ class Offsets:
         return False
 
     def forget_topics(self, deleted: Mapping[str, uuid.UUID], effects: Effects) -> None:
-        """Topics were deleted: nobody may find an offset of theirs under a new topic of the same name. What was
-        committed for another topic of that name stays.
+        """Drops the offsets of deleted topics, so that a new topic of the same name does not get them. Offsets of
+        another topic id with that name stay.
         """
         gone = {
             (group_id, topic, partition)
@@ -98,9 +98,9 @@ class Offsets:
         now_ms: int,
         effects: Effects,
     ) -> bool:
-        """Tombstones for what nobody needs any more; True when nothing holds the group any longer.
+        """Writes tombstones of expired offsets. True if the group has no offsets left.
 
-        `expires_from` gives the moment from which an offset's retention counts; None: nothing expires now.
+        `expires_from` gives the time at which an offset's retention starts; None: no offset expires now.
         """
         topics = self._by_group.get(group_id)
         if topics is None:
@@ -131,7 +131,7 @@ class Offsets:
     # --- replay -------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> str | None:
-        """The group that now has an offset, or None for a tombstone."""
+        """Returns the group that now has an offset, or None for a tombstone."""
         group_id, topic, partition = read_offset_key(key)
         if value is None:
             self._remove(group_id, topic, partition)
@@ -183,7 +183,7 @@ class Offsets:
                 del self._pending[producer_id]
 
     def _close(self, group_id: str, producer_id: int) -> None:
-        """Nothing of this producer waits in the group any more."""
+        """Drops the pending offsets of this producer in the group."""
         open_here = self._open_by_group.get(group_id, set())
         open_here.discard(producer_id)
         if not open_here:

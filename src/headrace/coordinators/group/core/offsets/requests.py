@@ -19,7 +19,7 @@ from headrace.records.builder import Record
 
 Group = ClassicGroup | ConsumerGroup
 
-# Retention that says nothing: the broker's own counts. Others were named by clients from before Kafka 2.1.
+# No retention in the request: the broker's setting applies. Only clients before Kafka 2.1 send one.
 _DEFAULT_RETENTION_MS: Final = -1
 _END_OF_TIME_MS: Final = (1 << 63) - 1
 
@@ -104,7 +104,7 @@ class OffsetRequests:
             offset_rules.check_classic_commit(
                 group, request.member_id, request.instance_id, request.generation, transactional=True
             )
-        # The request names topics, not their ids; as in Kafka, so does the record.
+        # The request has topic names, not ids; so has the record, as in Kafka.
         topics = [TopicCommit(topic, None, partitions) for topic, _, partitions in request.topics]
         records, too_long = self._records(request._replace(topics=topics), now_ms, -1)
         return Result(records, too_long, producer=producer if records else None)
@@ -133,8 +133,8 @@ class OffsetRequests:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> dict[str, dict[int, FetchedOffset]]:
-        """Topic → partition → offset; topics=None asks for all that are known. A group nobody knows has no offsets, and
-        that is no error: every consumer starts this way. Raises Refused for a stale member.
+        """Topic → partition → offset; topics=None asks for all that are known. An unknown group is no error and has no
+        offsets: every consumer starts this way. Raises Refused for a stale member.
         """
         group = self._groups.get(group_id)
         if group is not None:

@@ -43,9 +43,9 @@ def check_consumer_commit(
 ) -> None:
     """Raises Refused.
 
-    A member whose epoch was raised while its commit was on the way still owns what it owned before: such a commit is
-    taken when every partition in it was assigned at or before the epoch that it names (KIP-1251), also one that the
-    member has been told to give up. Partitions that are refused for their metadata are not looked at.
+    A member whose epoch was raised while its commit was in flight still owns its former partitions. Such a commit is
+    accepted if every partition in it was assigned at or before the commit's epoch (KIP-1251), also one that the
+    member must revoke. Partitions with metadata that is too long are not checked.
     """
     if epoch < 0 and group.is_empty:
         return
@@ -81,7 +81,7 @@ def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
 
 
 def check_offset_delete(group: Group) -> None:
-    # A consumer group may lose the offsets of topics that it does not read; of other protocols we cannot tell.
+    # A consumer group loses the offsets of unsubscribed topics; the topics of other protocols are unknown.
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise Refused(ErrorCode.non_empty_group, f"group {group.group_id} has members")
 
@@ -92,7 +92,7 @@ def check_group_delete(group: Group) -> None:
 
 
 def expires_from(group: Group) -> Callable[[OffsetValue], int] | None:
-    """From when the retention of an offset counts; None while nothing of this group expires."""
+    """The time at which the retention of an offset starts; None while no offset of this group expires."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return _commit_time
     if group.is_empty:

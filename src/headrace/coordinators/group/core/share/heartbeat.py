@@ -118,7 +118,7 @@ class ShareHeartbeats:
 
     def _may_assign(self, group: ShareGroup, now_ms: int) -> bool:
         if not any(group.target.values()):
-            return True  # no member reads anything yet, so there is nothing that the interval would keep stable
+            return True  # no member has partitions yet, so the interval would protect nothing
         default = self._groups.settings.share_assignment_interval_ms
         interval_ms = self._own(group.group_id, "share.assignment.interval.ms", default)
         return may_assign(group.assigned_at_ms, interval_ms, now_ms)
@@ -161,7 +161,7 @@ class ShareHeartbeats:
 
 
 def _subscribed(members: Mapping[str, ShareMember], image: ClusterImage) -> dict[str, TopicInfo]:
-    """The topics that exist and that any member subscribes to, by name."""
+    """The existing topics that a member subscribes to, by name."""
     names = sorted({name for member in members.values() for name in member.about.topic_names})
     return {name: image.topics[name] for name in names if name in image.topics}
 

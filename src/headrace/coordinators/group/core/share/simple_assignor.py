@@ -47,7 +47,7 @@ def _balanced(
 ) -> dict[str, set[TopicPartition]]:
     readers_each = -(-len(members) // len(partitions))
     total = readers_each * len(partitions)
-    # A total that does not divide is spread evenly over the members, in whole partitions.
+    # A remainder is spread evenly over the members, in whole partitions.
     wanted = {
         member: -(-total * (at + 1) // len(members)) + (-total * at // len(members))
         for at, member in enumerate(members)
@@ -66,7 +66,7 @@ def _balanced(
     unfilled = deque(member for member in members if len(given[member]) < wanted[member])
     for partition in partitions:
         for _ in range(readers_each - len(readers[partition])):
-            # In turns; whoever reads this partition already is passed over.
+            # Round robin; skips a member that reads this partition already.
             passed = next((at for at, m in enumerate(unfilled) if m not in readers[partition]), None)
             if passed is None:
                 break
