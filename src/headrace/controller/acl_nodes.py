@@ -34,7 +34,7 @@ class AclNodes:
         self._hint = asyncio.Event()
 
     async def run(self, ledger: Ledger) -> None:
-        """For one term of the controller. Nobody else can write to an embedded store."""
+        """Runs for one term of the controller. No other program can write to an embedded store."""
         if math.isinf(self._store.session_timeout):
             return
         announced: list[str] | None = None
@@ -48,7 +48,7 @@ class AclNodes:
             except Deposed:
                 return
             except StoreFault as fault:
-                # An unreadable node is reported again and again until it is corrected: the ACLs in force are older.
+                # Logs an unreadable node until it is corrected: until then the older ACLs are in force.
                 why = fault.message or type(fault).__name__
                 logger.log(log_level(fault, logging.ERROR), "cannot follow the nodes of ACLs: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)

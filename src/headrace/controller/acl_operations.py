@@ -64,7 +64,7 @@ def current_acls(image: ClusterImage) -> Decision[Acls]:
 
 
 def adopt_acls(known: Acls, stored: Acls) -> Callable[[ClusterImage], Decision[bool]]:
-    """Brings the image to what the nodes hold. False, and no change, if the image's ACLs are not `known` any more."""
+    """Updates the image from the nodes. False, without a change, if the image's ACLs differ from `known`."""
 
     def decide(image: ClusterImage) -> Decision[bool]:
         if image.acls is not known:

@@ -16,16 +16,16 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 logger = logging.getLogger(__name__)
 
-# As many as Kafka gives at a time.
+# Size of a block, as in Kafka.
 PRODUCER_ID_BLOCK: Final = 1000
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
-# Who is registered, each with whether it started cleanly.
+# Registered brokers, each with whether it started cleanly.
 Present = Mapping[int, tuple[BrokerInfo, bool]]
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> BrokerInfo:
-    """Raises when the sender is not the registered incarnation of that broker."""
+    """Raises if the epoch is not that of the broker's current registration."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise Refused(ErrorCode.broker_id_not_registered, f"broker {broker_id} is not registered")
@@ -36,8 +36,8 @@ def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -
 
 
 def fit_members(image: ClusterImage, present: Present) -> Present:
-    """Those who are members, or can do the feature levels in force: a broker that read them just before they moved must
-    not join.
+    """Brokers that are members, or that support the finalized feature levels. A broker that read the levels just before
+    they changed must not join.
     """
 
     def fits(broker: BrokerInfo) -> bool:

@@ -71,7 +71,7 @@ def _altered(
         for resource_type, name, given in resources:
             try:
                 check_named(resource_type, name)
-                # Names and values first, then whether there is such a thing: the order in which Kafka complains.
+                # Checks names and values first, then the existence of the resource, as Kafka does.
                 values = check_values(resource_type, name, new_values(image, resource_type, name, given), policy.config)
                 check_resource(image, resource_type, name)
                 check_min_insync(image, resource_type, name, values)
@@ -83,7 +83,8 @@ def _altered(
             if values.get(_UNCLEAN) == "true":
                 unclean_for += [name] if resource_type == "topic" else []
                 cluster_wide = cluster_wide or (resource_type == "broker" and not name)
-        # Before the settings: in a list that is stored in parts nobody commits alone while others may still lead.
+        # Before the settings: a list may be stored in parts, and no leader may commit alone while others may still
+        # lead.
         changes = [*_no_longer_eligible(policy, image, changes), *changes]
         if unclean_for or cluster_wide:
             changes += allowed_unclean(policy, image, changes, None if cluster_wide else unclean_for)

@@ -140,7 +140,7 @@ class Controller:
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             except Exception:
-                # Whatever it is, a cluster whose dead are not noticed is worse: look again.
+                # Retry after any error: a cluster that does not detect dead brokers is worse.
                 watching = False
                 logger.exception("dealing with who is registered failed; trying again")
                 await asyncio.sleep(1.0)
@@ -163,7 +163,7 @@ class Controller:
                 moved = await ledger.run(decide)
             except Deposed:
                 return
-            except Exception:  # the boundary of a round: a bug in one must not end the balancing of leaders
+            except Exception:  # boundary of a round: a bug in one must not end the balancing of leaders
                 logger.exception("giving leadership back to the preferred replicas failed")
                 continue
             if moved:
@@ -193,7 +193,7 @@ class Controller:
     async def elect_leaders(
         self, election: Election, partitions: Sequence[TopicPartition] | None
     ) -> list[PartitionResult]:
-        """`None`: every partition that needs it."""
+        """`None`: every partition that needs an election."""
         return await self._run(partition_operations.elect_leaders(self.election_policy, election, partitions))
 
     async def alter_reassignments(
@@ -208,7 +208,7 @@ class Controller:
     async def replicas_lost(
         self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition], full: Sequence[TopicPartition] = ()
     ) -> None:
-        """`lost` with a disk that failed; `full`: on a disk that takes nothing more for now."""
+        """`lost`: replicas on a failed disk; `full`: replicas on a full disk."""
         await self._run(partition_operations.lose_replicas(self.election_policy, broker_id, broker_epoch, lost, full))
 
     # --- brokers -------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Controller:
         await self._run(broker_operations.unregister(broker_id))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
-        """(first id, how many): a block that no broker ever gets again."""
+        """(first id, size) of a new block of producer ids."""
         return await self._run(broker_operations.allocate_producer_ids(broker_id, broker_epoch))
 
     # --- configuration -------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Controller:
         return TokenRules(secret, config.delegation_token_max_lifetime_ms, config.delegation_token_expiry_time_ms)
 
     async def create_token(self, asked: NewToken, now_ms: int) -> tuple[DelegationToken, str]:
-        """The token and the secret that its HMAC is made with."""
+        """The token, and the secret of its HMAC."""
         rules = self.token_rules
         secret = token_changes.secret_of(rules)
         token = await self._run(lambda image: Decision(*token_changes.created(image, rules, asked, now_ms)))

@@ -26,7 +26,7 @@ class ElectionPolicy:
         return self._config()
 
     def of(self, image: ClusterImage) -> Callable[[str], TopicRules]:
-        """The rules of a topic by the settings of `image`, which no broker may have applied yet."""
+        """The rules of a topic from the settings of `image`, before brokers have applied it."""
         config = self._config()
         for_all = image.config_of("broker", "")
         if for_all != config.dynamic_default:

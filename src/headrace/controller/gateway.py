@@ -38,16 +38,16 @@ Reply = TypeVar("Reply")
 
 # Kafka's id for "a directory that is gone".
 LOST_DIRECTORY: Final = UUID(int=1)
-# Ours, from the ids that Kafka keeps for such meanings and does not use: "a directory without room".
+# Our id for a full directory, from the range that Kafka reserves and does not use.
 FULL_DIRECTORY: Final = UUID(int=99)
 _PAUSE_SECONDS: Final = 0.1
 _CONNECT_SECONDS: Final = 5.0
-# A controller that was replaced may have answered just before: so long its answer is still waited for.
+# A controller may have answered just before it was replaced: how long the gateway still waits for that answer.
 _LAST_WORDS_SECONDS: Final = 1.0
-# A connection that gave no answer for so long is opened anew; a request in a greater hurry just stops waiting, because
-# others wait on the same connection and would have to be sent again.
+# A connection without an answer for this long is reopened. A request with a shorter deadline only stops waiting,
+# because other requests wait on the same connection and would have to be sent again.
 _SILENCE_SECONDS: Final = 5.0
-# For requests that tell no timeout of their own. Most clients wait 30 seconds for an answer, and a new controller is
+# For requests without a timeout of their own. Most clients wait 30 seconds for an answer, and a new controller is
 # elected one session timeout (18 seconds by default) after the old one died.
 DEFAULT_TIMEOUT_SECONDS: Final = 25.0
 _MARGIN_SHARE: Final = 0.05
@@ -63,8 +63,8 @@ class ControllerGateway:
         own: Callable[[], tuple[int, int]],
         connect: Connect,
     ) -> None:
-        """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch); `connect`: opens the
-        way to the controller, whatever carries it."""
+        """`listener`: the one that brokers use among themselves; `own`: this broker's (id, epoch); `connect`: opens a
+        connection to the controller."""
         self.controller = controller
         self.view = view
         self._listener = listener
@@ -83,7 +83,7 @@ class ControllerGateway:
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Reply:
-        """The answer to a client's request, made here if this broker is the controller, otherwise by the controller."""
+        """Answers a client's request: here if this broker is the controller, otherwise through the controller."""
 
         async def remotely(connection: ControllerConnection, left: float) -> Reply:
             written = plain(request)
@@ -107,7 +107,7 @@ class ControllerGateway:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> list[TopicResult]:
-        """For topics that brokers themselves need. Returns when this broker's image has those that were created."""
+        """Creates topics that brokers themselves need. Returns when this broker's image contains them."""
 
         async def locally() -> list[TopicResult]:
             return await self.controller.create_topics(topics)
@@ -127,7 +127,7 @@ class ControllerGateway:
         return results
 
     async def allocate_producer_ids(self, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> tuple[int, int]:
-        """(first id, how many)."""
+        """(first id, size of the block)."""
 
         async def locally() -> tuple[int, int]:
             return await self.controller.allocate_producer_ids(*self._own())
@@ -142,7 +142,7 @@ class ControllerGateway:
         return await self._to_controller(locally, remotely, timeout)
 
     async def controlled_shutdown(self, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> bool:
-        """Asks for leadership to be moved off this broker. True when it may stop."""
+        """Asks the controller to move leadership off this broker. True when it may stop."""
 
         async def locally() -> bool:
             return await self.controller.controlled_shutdown(*self._own())
@@ -165,8 +165,7 @@ class ControllerGateway:
     async def replicas_lost(
         self, lost: Sequence[TopicPartition], *, full: bool = False, timeout: float = DEFAULT_TIMEOUT_SECONDS
     ) -> None:
-        """Says that these replicas of this broker are gone with their disk (or their disk is `full`), so that others
-        lead instead."""
+        """Reports that these replicas of this broker are on a failed (or `full`) disk, so that other replicas lead."""
 
         async def locally() -> None:
             await self.controller.replicas_lost(*self._own(), () if full else lost, lost if full else ())
@@ -226,13 +225,13 @@ class ControllerGateway:
 
         async def ask() -> Reply:
             try:
-                # Others wait for the same connection, so it is not ours to cancel.
+                # Other requests wait for the same connection, so it must not be cancelled here.
                 connection = await asyncio.shield(opening)
             except asyncio.CancelledError:
                 if opening.cancelled():
                     raise Unreachable(f"controller {broker.id} was replaced while we connected to it") from None
                 raise
-            # The bound is ours, below: the connection's own would end it for everybody.
+            # The timeout is applied below: the connection's own would close it for all requests.
             return await remotely(connection, max(0.05, deadline - loop.time()) + _SILENCE_SECONDS)
 
         began = loop.time()
@@ -259,7 +258,7 @@ class ControllerGateway:
             await asyncio.gather(answer, replaced, return_exceptions=True)
 
     async def _opened(self, address: tuple[int, str, int]) -> asyncio.Task[ControllerConnection]:
-        """The connection to that controller, perhaps still being opened: one for all requests."""
+        """The shared connection to that controller, possibly still opening."""
         opening = self._opening
         if opening is not None and opening.done():
             failed = opening.cancelled() or opening.exception() is not None
@@ -274,7 +273,7 @@ class ControllerGateway:
         return opening
 
     async def _disconnect(self, only: asyncio.Task[ControllerConnection] | None = None) -> None:
-        """`only`: unless another connection has taken the place of that one."""
+        """`only`: does nothing if another connection has replaced that one."""
         opening = self._opening
         if opening is None or (only is not None and only is not opening):
             return
@@ -283,14 +282,14 @@ class ControllerGateway:
 
 
 async def _close(opening: asyncio.Task[ControllerConnection] | None) -> None:
-    """A task that is still connecting is stopped, and whoever waits for it is told."""
+    """Cancels a task that is still connecting; its waiting requests get an error."""
     if opening is None or opening.cancel() or opening.cancelled() or opening.exception() is not None:
         return
     await opening.result().close()
 
 
 async def _by(deadline: float, answer: Awaitable[Reply]) -> Reply:
-    """A controller that cannot reach the store waits for it, but nobody waits for that longer than they said."""
+    """A controller waits while it cannot reach the store, but not longer than the request's deadline."""
     try:
         async with asyncio.timeout_at(deadline):
             return await answer
@@ -317,7 +316,7 @@ def _creatable(topic: NewTopic) -> Body:
 
 
 def plain(value: object) -> object:
-    """A request entity as the plain mapping that the codec writes."""
+    """A request entity as the mapping that the codec writes."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple | list):

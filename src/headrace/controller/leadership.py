@@ -85,7 +85,7 @@ class Leadership:
 
     def _session_changed(self, event: SessionEvent) -> None:
         if event is SessionEvent.EXPIRED and self._ledger is not None:
-            # Our /controller is gone and somebody else may be elected already: stop answering at once.
+            # Our /controller is gone and another broker may be elected already: stop answering at once.
             self._ledger.resign("the session with the coordination store expired")
         self._hint.set()
 
@@ -100,7 +100,7 @@ class Leadership:
                         await self._serve(*term)
                         continue
                 if holder is not None and self._is_us(holder.data, holder.session_id):
-                    # Left over from a term of ours that ended by a fault: make way for an orderly election.
+                    # Left from our own term that ended with a fault: delete it and hold a new election.
                     await self._make_way(holder.session_id)
                     continue
             except Deposed as deposed:
@@ -110,7 +110,7 @@ class Leadership:
                 logger.log(log_level(fault, logging.INFO), "controller election: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
-            except Exception:  # the boundary of an election: this broker must go on standing for controller
+            except Exception:  # boundary of an election: this broker must stay a candidate
                 logger.exception("the controller election failed; trying again")
                 await asyncio.sleep(1.0)
                 continue
@@ -142,7 +142,7 @@ class Leadership:
         try:
             await self._store.multi([create, Set(paths.CONTROLLER_EPOCH, str(epoch).encode(), version)])
         except (NodeExists, BadVersion, ConnectionLost):
-            # Somebody else, or we ourselves before the answer got lost: the node says which.
+            # Another broker, or we ourselves if the answer was lost: the node shows which.
             await self._store.sync()
             holder = await self._store.exists(paths.CONTROLLER)
             if holder is None or holder.data != data or holder.session_id != self._store.session_id:
@@ -171,20 +171,20 @@ class Leadership:
         changes: list[Change] = [ControllerElected(self._broker_id, epoch)]
         if image.version == 0:
             changes += [FeatureSet(name, level) for name, level in AT_BIRTH.items()]
-            # As Kafka does where leaders may be elected from eligible replicas: from now on one value holds for all.
+            # As in Kafka with eligible leader replicas: from now on one value applies to all brokers.
             changes.append(ConfigSet("broker", "", {MIN_INSYNC: str(self._min_insync())}))
         return changes
 
     async def _step_down(self, session: int) -> None:
-        """Takes our /controller away if it is still ours, so that an election need not wait for the session to end."""
+        """Deletes /controller if it is ours, so that an election need not wait for the end of the session."""
         try:
             await self._make_way(session)
         except StoreFault as fault:
             logger.info("could not step down: %s", fault.message or type(fault).__name__)
 
     async def _make_way(self, session: int) -> None:
-        """Removes /controller if that session made it. The session may end, and another broker be elected, between the
-        look at the node and this: then the epoch has moved, and nothing happens."""
+        """Deletes /controller if that session created it. If the session ended and another broker was elected since the
+        node was read, the controller epoch has changed and the delete fails."""
         epoch = await self._store.get(paths.CONTROLLER_EPOCH)
         holder = await self._store.exists(paths.CONTROLLER)
         if holder is not None and holder.session_id == session:
@@ -213,7 +213,7 @@ class Leadership:
 async def registered_brokers(
     store: Store, watch: Callable[[], None] | None = None
 ) -> dict[int, tuple[BrokerInfo, bool]]:
-    """Who is registered now, each with its epoch and whether it started cleanly."""
+    """The registered brokers, each with its epoch and whether it started cleanly."""
     found: dict[int, tuple[BrokerInfo, bool]] = {}
     for name in await store.children(paths.BROKER_IDS, watch=watch):
         try:

@@ -64,7 +64,7 @@ class Deposed(Refused):
 
 @dataclass(slots=True)
 class _Round:
-    """What goes out in one multi."""
+    """The operations of one multi."""
 
     before: ClusterImage
     after: ClusterImage
@@ -108,7 +108,7 @@ class Ledger:
         self.resign("this broker's controller was closed")
 
     def resign(self, why: str) -> None:
-        """No operation begins any more; those that wait are told why."""
+        """Starts no further operation; waiting ones get the error."""
         self.deposed.set()
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
@@ -128,18 +128,18 @@ class Ledger:
         except asyncio.CancelledError:
             raise
         except Exception:
-            # A bug, or a store that contradicts our picture of it. Another controller starts from what is stored.
+            # A bug, or the store differs from our image. The next controller reads the stored state.
             logger.exception("the controller's ledger failed; resigning")
             self.resign("the controller failed and resigned; its log says why")
 
     async def _round(self) -> None:
-        """Decides for as many waiting operations as fit one multi, stores, publishes, answers."""
+        """Runs as many waiting operations as fit one multi, stores, publishes, answers."""
         image = self.image
         next_round = _Round(image, image)
         answers: list[tuple[asyncio.Future[Any], Any]] = []
         deleted: list[str] = []
         try:
-            # A deletion ends the round: its nodes are cleared before anyone may use the name again.
+            # A deletion ends the round: its nodes are deleted before the name can be used again.
             while self._waiting and next_round.weight < writes.OPS_PER_MULTI and not deleted:
                 operation, answered = self._waiting.pop(0)
                 if answered.cancelled():
@@ -149,7 +149,7 @@ class Ledger:
                 except Fault as fault:
                     answered.set_exception(fault)
                     continue
-                except Exception as bug:  # the boundary of an operation: a bug in one must not end the ledger
+                except Exception as bug:  # boundary of an operation: a bug in one must not end the ledger
                     logger.exception("an operation of the controller failed")
                     answered.set_exception(bug)
                     continue
@@ -166,7 +166,8 @@ class Ledger:
                         next_round.add(part)
             await self._store_round(next_round)
         except BaseException as error:
-            # Whoever is deposed may be tried again elsewhere; what made the ledger fail must not go round and round.
+            # After a lost term the request is retried elsewhere. An operation that made the ledger fail must not be
+            # retried.
             deposed = isinstance(error, Deposed | asyncio.CancelledError)
             why = Deposed(str(error)) if deposed else Refused(ErrorCode.unknown_server_error, f"not stored: {error}")
             why.__cause__ = error
@@ -217,7 +218,7 @@ class Ledger:
                 logger.warning("a controller write has an unknown outcome (%s); looking for it", lost.message)
                 in_doubt = True
                 await asyncio.sleep(_RETRY_PAUSE)
-                # A store that answers everything but this write will never take it (too large for its limits, say).
+                # A store that answers everything but this write will never accept it (for example, it is too large).
                 losses = losses + 1 if await self._answers() else 0
                 if losses >= _LOSSES_BEFORE_GIVING_UP:
                     raise StoreFault(f"the store drops the connection on a write of {len(ops)} operations") from lost
@@ -241,7 +242,7 @@ class Ledger:
         return True
 
     async def _is_ours(self, ops: Sequence[Op]) -> bool:
-        """Whether the last node that `ops` create is there with our content: a multi happens whole or not at all."""
+        """Whether the last node that `ops` create exists with our content: a multi is atomic."""
         created = [op for op in ops if isinstance(op, Create)]
         if not created:
             return False
@@ -259,7 +260,7 @@ class Ledger:
                 return node.data == created[-1].data
 
     async def clear_topic(self, name: str) -> None:
-        """Removes what is left of a deleted or unfinished topic in the store."""
+        """Deletes the remaining nodes of a deleted or unfinished topic."""
         try:
             indexes = [int(child) for child in await self._read_children(paths.topic_partitions(name))]
             has_config = await self._exists(paths.config("topic", name))
@@ -274,7 +275,7 @@ class Ledger:
                 await self._write([writes.fence(self._epoch_version), *step])
             except StoreFault as fault:
                 if isinstance(fault.__cause__, NoNode):
-                    continue  # an earlier try of this very step got through
+                    continue  # an earlier attempt of this step succeeded
                 raise
 
     async def _read_children(self, path: str) -> list[str]:
@@ -311,7 +312,7 @@ def parts_of(changes: Sequence[Change]) -> list[Sequence[Change]]:
 
 
 def _units(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """What must not be parted."""
+    """Groups of changes that must stay in one multi."""
     overrides: list[Change] = []
     for change in changes:
         if isinstance(change, ConfigSet):
@@ -332,7 +333,7 @@ def _is_of(override: Change, created: TopicCreated) -> bool:
 
 
 def _growth_units(change: PartitionsAdded) -> Iterator[list[Change]]:
-    """A large growth may be parted: partitions that come later are only later."""
+    """A large growth may be split: some partitions are only created later."""
     step = max(1, writes.OPS_PER_MULTI // (4 * writes.name_weight(change.topic)))
     for at in range(0, len(change.infos), step):
         yield [PartitionsAdded(change.topic, change.first_index + at, change.infos[at : at + step])]

@@ -35,7 +35,7 @@ from headrace.kernel.ids import new_topic_id, uuid_to_text
 
 logger = logging.getLogger(__name__)
 
-# A registered broker waits this long for a controller to take notice of it.
+# How long a registered broker waits until a controller accepts it.
 _ACCEPTED_WITHIN_SECONDS = 60.0
 _LEAVE_WITHIN_SECONDS = 2.0
 
@@ -82,14 +82,14 @@ class ClusterMember:
         return self.membership.lease_held()
 
     async def catch_up(self) -> None:
-        """The view holds what the store held when this was called."""
+        """Returns when the view has everything that the store had at the call."""
         await self._follower.catch_up()
 
     async def prepare(self, known_cluster_id: str | None = None) -> str:
         return await prepare_store(self.store, known_cluster_id)
 
     async def start(self, known: ClusterImage = EMPTY_IMAGE) -> None:
-        """`known`: an image read earlier in this start, to be caught up with instead of read again."""
+        """`known`: an image that was read earlier in this start; only later changes are read."""
         await answered(
             "the cluster's image", lambda: self._follower.start(known), within_s=self._config().store_timeout_s
         )
@@ -117,7 +117,7 @@ class ClusterMember:
             raise Refused(ErrorCode.unsupported_version, why)
 
     async def close(self) -> None:
-        """Without the store's answer our nodes stay until the session ends by itself: that is no reason to wait."""
+        """Does not wait long for the store: without its answer our nodes stay until the session times out."""
         try:
             async with asyncio.timeout(_LEAVE_WITHIN_SECONDS):
                 await self._leadership.close()
@@ -128,9 +128,9 @@ class ClusterMember:
 
 
 async def prepare_store(store: Store, known_cluster_id: str | None = None) -> str:
-    """Makes the base nodes where they are missing, and gives the cluster's id. Raises Refused for another cluster's."""
+    """Creates missing base nodes and returns the cluster id. Raises Refused for the store of another cluster."""
     if await store.exists(paths.CLUSTER_ID) is None:
-        # A directory that already has an id brings it along: a single broker becomes the first of a cluster.
+        # A directory with a cluster id keeps it: a standalone broker becomes the first of a cluster.
         cluster_id = known_cluster_id or uuid_to_text(new_topic_id())
         ops: list[Op] = [Create(path, b"") for path in paths.PERSISTENT]
         ops.append(Create(paths.CONTROLLER_EPOCH, b"0"))
@@ -144,7 +144,7 @@ async def prepare_store(store: Store, known_cluster_id: str | None = None) -> st
                     ErrorCode.inconsistent_cluster_id,
                     "another broker is moving its state to this ensemble: wait until it serves, or use another chroot",
                 ) from None
-            # Another broker is doing the same, or a part was there before: one by one, the id last.
+            # Another broker does the same, or some nodes exist: create them one by one, the id last.
             for path in (*paths.PERSISTENT,):
                 await ensure_path(store, path)
             await ensure_path(store, paths.CONTROLLER_EPOCH, b"0")
@@ -165,7 +165,7 @@ async def prepare_store(store: Store, known_cluster_id: str | None = None) -> st
 
 
 async def _add_missing_nodes(store: Store) -> None:
-    """A store that an earlier version made lacks the nodes of newer parts."""
+    """A store of an earlier version lacks the nodes of newer features."""
     nodes = await asyncio.gather(*(store.exists(path) for path in paths.PERSISTENT))
     for path, node in zip(paths.PERSISTENT, nodes, strict=True):
         if node is None:

@@ -49,7 +49,7 @@ def elect_leaders(
         for partition in asked:
             code, message, settled = elections.elect(image, partition.topic, partition.partition, election, rules_of)
             decided.add(partition.topic, partition.partition, settled)
-            # Asked about "all", nobody wants to hear of those that need nothing.
+            # A request for all partitions gets no rows for partitions that need no election.
             if partitions is not None or code is not ErrorCode.election_not_needed:
                 results.append(PartitionResult(partition, code, message))
         policy.report(decided)
@@ -114,7 +114,7 @@ def lose_replicas(
 def allowed_unclean(
     policy: ElectionPolicy, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
 ) -> list[Change]:
-    """Elections that a change of settings has just made possible."""
+    """Elections after a change of settings allowed them."""
     after = apply(image, changes, image.version)
     decided = elections.unclean_election_allowed(after, policy.of(after), topics)
     policy.report(decided)
@@ -124,13 +124,13 @@ def allowed_unclean(
 def min_insync_changed(
     policy: ElectionPolicy, image: ClusterImage, changes: Sequence[Change], topics: Sequence[str] | None
 ) -> list[Change]:
-    """What a change of min.insync.replicas means for those that are eligible to lead."""
+    """Updates eligible leader replicas after a change of min.insync.replicas."""
     after = apply(image, changes, image.version)
     return elections.min_insync_changed(after, policy.of(after), topics).changes
 
 
 def elect_where_allowed(policy: ElectionPolicy) -> Callable[[ClusterImage], Decision[None]]:
-    """Leaders for partitions that wait for one although the settings allow an unclean election."""
+    """Elects leaders for leaderless partitions whose settings allow an unclean election."""
 
     def decide(image: ClusterImage) -> Decision[None]:
         return Decision(None, allowed_unclean(policy, image, (), None))

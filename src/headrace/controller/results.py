@@ -51,7 +51,7 @@ class NamedResult:
 
 @dataclass(frozen=True, slots=True)
 class AclResult:
-    """Of one creation, or of one filter of a deletion: `acls` are those that were deleted."""
+    """Result of one creation, or of one filter of a deletion with the deleted `acls`."""
 
     error: ErrorCode = ErrorCode.none
     message: str | None = None

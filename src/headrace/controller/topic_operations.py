@@ -37,7 +37,7 @@ def create_topics(asked: Sequence[NewTopic], config: BrokerConfig, *, validate_o
         counts: dict[str, int] = {}
         for topic in asked:
             counts[topic.name] = counts.get(topic.name, 0) + 1
-        # Topics of one request see each other (names collide, racks are shared) through the image as it grows.
+        # Topics of one request are checked against each other (names, placement) through the growing image.
         grown = image
         for topic in asked:
             if counts[topic.name] > 1:

@@ -27,20 +27,20 @@ from headrace.coordination import paths
 from headrace.coordination.store import Check, Create, Delete, Op, Set
 from headrace.security.acl import store_format
 
-# How many change lists stay readable: a broker that fell further behind reads the whole image instead.
+# Number of kept change lists. A broker that is further behind reads the whole image instead.
 CHANGES_KEPT: Final = 256
-# Operations in one multi, those on topics with long names counting for more (`name_weight`). ZooKeeper takes a megabyte
-# per request by default and drops the connection on more; an operation here is some 200 bytes and its path.
+# Operations in one multi, those on topics with long names counting for more (`name_weight`). ZooKeeper accepts a
+# megabyte per request by default and closes the connection after more. An operation is about 200 bytes and its path.
 OPS_PER_MULTI: Final = 2000
-# Of settings, which are written as a node and in the change list.
+# Bytes of settings, which are written as a node and in the change list.
 _BYTES_PER_OP: Final = 100
 
 
 def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage) -> list[Op]:
-    """What brings the nodes from `before` to `after`."""
+    """The operations that change the nodes from `before` to `after`."""
     ops: list[Op] = []
     rewritten: set[str] = set()
-    there: dict[str, bool] = {}  # nodes that an earlier change of this list has made or taken away
+    there: dict[str, bool] = {}  # nodes that an earlier change of this list has created or deleted
 
     def put(path: str, data: bytes | None, existed: bool) -> None:
         exists = there.get(path, existed)
@@ -93,7 +93,7 @@ def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage
             case ProducerIdsAllocated():
                 put(paths.PRODUCER_IDS, codecs.encode_producer_ids(change), before.next_producer_id > 0)
             case ControllerElected():
-                pass  # stands in the version node
+                pass  # is in the version node
     return ops
 
 
@@ -108,7 +108,7 @@ def partition_nodes(name: str, first_index: int, infos: Sequence[PartitionInfo],
 
 
 def large_topic_steps(topic: TopicInfo, controller_epoch: int) -> list[list[Op]]:
-    """A topic too large for one multi, written under a mark that says it is unfinished."""
+    """A topic too large for one multi, written under a mark for an unfinished topic."""
     steps: list[list[Op]] = [
         [Create(paths.topic(topic.name), codecs.TOPIC_UNFINISHED), Create(paths.topic_partitions(topic.name), b"")]
     ]
@@ -124,7 +124,7 @@ def finish_large_topic(topic: TopicInfo) -> Op:
 
 
 def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
-    """The end of every multi that changes the image: the version moves and the change list says how."""
+    """Last operations of every multi that changes the image: the new version and its change list."""
     head = {
         "version": after.version,
         "controller": after.controller_id,
@@ -140,17 +140,17 @@ def version_ops(changes: Sequence[Change], after: ClusterImage) -> list[Op]:
 
 
 def fence(epoch_version: int) -> Op:
-    """First in every multi of a controller: it fails once another one has been elected."""
+    """First operation of every multi of a controller: fails once another controller has been elected."""
     return Check(paths.CONTROLLER_EPOCH, epoch_version)
 
 
 def name_weight(topic: str) -> int:
-    """How many operations with a short path one on this topic is worth."""
+    """Weight of an operation on this topic, in operations with a short path."""
     return 1 + len(topic) // 100
 
 
 def weight(change: Change) -> int:
-    """About how many operations a change costs."""
+    """Approximate number of operations of a change."""
     match change:
         case TopicCreated(topic):
             return (2 + 2 * len(topic.partitions)) * name_weight(topic.name)
@@ -159,7 +159,7 @@ def weight(change: Change) -> int:
         case PartitionChanged(name, _, _):
             return 2 * name_weight(name)
         case ConfigSet(_, _, values):
-            # Lists of throttled replicas may be long. One resource never asks for more than a multi by itself: values
+            # Lists of throttled replicas may be long. One resource always fits one multi: values
             # are bounded (`config_changes`), and few are lists.
             size = sum(len(key) + len(value) for key, value in values.items())
             return min(OPS_PER_MULTI, 2 + size // _BYTES_PER_OP)

@@ -60,7 +60,7 @@ SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 
 
 def _parent_if_moved(op: Op) -> tuple[str, ...]:
-    """Creating and deleting also moves the parent's list of children."""
+    """Creating and deleting also changes the parent's list of children."""
     return (parent_of(op.path),) if isinstance(op, Create | Delete) else ()
 
 
@@ -72,7 +72,7 @@ class EmbeddedStore:
         stored: StoredTree | None = None,
         snapshot_after_bytes: int = SNAPSHOT_AFTER_BYTES,
     ) -> None:
-        """`stored`: what `read_store` gave for this directory, where the caller has it already."""
+        """`stored`: the result of `read_store` for this directory, if the caller has it already."""
         self._directory = directory
         self._snapshot_after_bytes = snapshot_after_bytes
         self._snapshot_bytes = 0
@@ -104,7 +104,7 @@ class EmbeddedStore:
             os.ftruncate(lock_fd, 0)
             os.pwrite(lock_fd, f"{os.getpid()}\n".encode(), 0)
             self._recover(stored or read_store(self._directory))
-        except BaseException:  # the store must not stay locked, whatever it was
+        except BaseException:  # on any error the store must not stay locked
             os.close(lock_fd)
             raise
         return lock_fd
@@ -197,8 +197,8 @@ class EmbeddedStore:
         """Writes rounds of waiting operations until none wait; the only place that changes tree and journal."""
         while self._pending and self._failure is None:
             waiting, self._pending = self._pending, []
-            # Operations of one round are checked against the tree as it is: those that touch what an earlier one of the
-            # round touches wait for the next round, so that no check runs against a state that is not durable.
+            # Operations of one round are checked against the current tree. An operation on a node of an earlier one of
+            # the round waits for the next round, so that no check runs against a state that is not durable.
             taken: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
             written: set[str] = set()
             for at, (ops, done) in enumerate(waiting):

@@ -39,7 +39,7 @@ _NODE: Final = struct.Struct(">HIiQQ")
 _SNAPSHOT_HEAD: Final = struct.Struct(">QI")
 _KINDS: Final[dict[type, int]] = {Create: 1, Set: 2, Delete: 3}
 _EPHEMERAL: Final = 4
-# No honest entry comes near this; a larger length is a torn or foreign file.
+# No valid entry is nearly this large; a larger length means a torn or foreign file.
 MAX_ENTRY_BYTES: Final = 256 << 20
 
 
@@ -52,12 +52,12 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class StoredTree:
-    """What the files of a store say."""
+    """The content of a store's files."""
 
     tree: Tree
     last_id: int
     snapshot_bytes: int
-    # Where the last good entry ends, and how long the file is: what lies between was torn by a crash.
+    # End of the last good entry, and length of the file: a crash tore the bytes in between.
     journal_end: int
     journal_bytes: int
 
@@ -98,19 +98,19 @@ def _decode_payload(payload: bytes) -> Iterator[Transaction]:
 
 
 def _entry_end(data: bytes, at: int) -> int | None:
-    """Where the entry that begins at `at` ends; None when there is no whole one."""
+    """Where the entry that begins at `at` ends; None when the entry is not whole."""
     if at + _ENTRY.size > len(data):
         return None
     length, crc = _ENTRY.unpack_from(data, at)
     end = at + _ENTRY.size + length
-    # The checksum of nothing is zero, so a tail of zeros would pass for entries without a transaction.
+    # The checksum of nothing is zero, so a tail of zeros would look like entries without a transaction.
     if length < _TRANSACTION.size or length > MAX_ENTRY_BYTES or end > len(data):
         return None
     return end if crc32c(data[at + _ENTRY.size : end]) == crc else None
 
 
 def read_store(directory: Path) -> StoredTree | None:
-    """None when no store was begun in `directory`. Changes nothing. Raises StoreFailed for a damaged store."""
+    """None when there is no store in `directory`. Changes nothing. Raises StoreFailed for a damaged store."""
     journal = directory / JOURNAL_FILE
     data, folded, closed_at = _content(journal), _content(directory / SNAPSHOT_FILE), _closed_at(directory)
     if data is None:
@@ -132,7 +132,8 @@ def read_store(directory: Path) -> StoredTree | None:
 
 
 def read_intact_part(directory: Path) -> StoredTree | None:
-    """What a damaged store still says: the snapshot, and the journal up to its first bad byte. None for nothing."""
+    """The readable part of a damaged store: the snapshot, and the journal up to its first bad byte. None if there is
+    none."""
     data, folded = _content(directory / JOURNAL_FILE), _content(directory / SNAPSHOT_FILE)
     if data is None or data[: len(JOURNAL_MAGIC)] != JOURNAL_MAGIC:
         data = JOURNAL_MAGIC
@@ -155,7 +156,7 @@ def _replayed(data: bytes, folded: bytes | None, directory: Path) -> StoredTree:
 
 
 def write_store(directory: Path, tree: Tree, last_id: int) -> None:
-    """A new store that holds `tree`; nothing may be at `directory`."""
+    """Writes a new store with `tree`; `directory` must not exist."""
     directory.mkdir(mode=0o700)
     replace_file(directory / SNAPSHOT_FILE, encode_snapshot(tree, last_id))
     replace_file(directory / JOURNAL_FILE, JOURNAL_MAGIC)
@@ -222,7 +223,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """`path` holds either its old content or all of `data`, whatever happens."""
+    """Replaces a file atomically: after a crash it has its old content or all of `data`."""
     draft = path.with_name(path.name + ".tmp")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:

@@ -32,21 +32,21 @@ from headrace.wire.entities import Body, Entity
 
 logger = logging.getLogger(__name__)
 
-# ZooKeeper drops the connection of whoever sends it more than a mebibyte (jute.maxbuffer).
+# ZooKeeper closes a connection that sends more than a mebibyte (jute.maxbuffer).
 LARGEST_LETTER_BYTES: Final = 900_000
-# Clients' requests travel this way too; they shall not fill the store.
+# Clients' requests use this channel too; they must not fill the store.
 _LETTERS_AT_A_TIME: Final = 16
-# A controller that is there takes a connection at once; one that does not is tried again after a while.
+# A reachable controller accepts a connection at once; otherwise the wire is tried again after a while.
 _CONNECT_WITHIN_S: Final = 2.0
 _WIRE_AGAIN_AFTER_S: Final = 10.0
-# So long the kernel goes on sending what the peer does not confirm. A controller that is merely slow confirms.
+# How long the kernel resends unconfirmed bytes. The kernel of a slow controller confirms them.
 _UNCONFIRMED_S: Final = 3.0
 # A watch is a hint and may be late.
 _LOOK_AGAIN_AFTER_S: Final = 1.0
 
 
 class ControllerConnection(Protocol):
-    """What a broker needs of its way to the controller."""
+    """The interface of a connection to the controller."""
 
     @property
     def closed(self) -> bool: ...
@@ -62,7 +62,7 @@ Connect = Callable[..., Awaitable[ControllerConnection]]
 
 
 class ControllerChannel:
-    """`open` stands in the place of `Connection.open`; what it gives is good until `closed`."""
+    """`open` replaces `Connection.open`; its result is valid until `closed`."""
 
     def __init__(self, store: Store, broker_id: int, connect: Connect = Connection.open) -> None:
         self._connect = connect
@@ -90,7 +90,7 @@ class FallbackConnection:
 
     @property
     def closed(self) -> bool:
-        """It only bridges the time until the wire is tried again."""
+        """True when the wire should be tried again."""
         return asyncio.get_running_loop().time() >= self._closes_at
 
     async def request(
@@ -106,7 +106,7 @@ class FallbackConnection:
 
 
 class FallbackRequests:
-    """One broker's letters."""
+    """Fallback requests of one broker."""
 
     def __init__(self, store: Store, broker_id: int) -> None:
         self._store = store
@@ -146,12 +146,12 @@ class FallbackRequests:
             await until(changed, _LOOK_AGAIN_AFTER_S)
 
     def _tidy_up(self) -> None:
-        """Whoever has an answer, or gave up, does not wait for it."""
+        """In the background: the caller does not wait for the deletion."""
         if self._tidying is None or self._tidying.done():
             self._tidying = asyncio.create_task(self._take_away(), name="letters: taken away")
 
     async def _take_away(self) -> None:
-        """A letter that cannot be taken away now is taken away with the next one, or ends with the session."""
+        """Deletes a request. If that fails, the next call deletes it, or it ends with the session."""
         while self._left_over:
             path = min(self._left_over)
             try:

@@ -36,7 +36,7 @@ class FallbackReader:
         self._is_watching = False
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         timeout = self._store.session_timeout
         pause = None if math.isinf(timeout) else min(_LONGEST_UNSEEN_S, timeout / 4)
         try:
@@ -58,7 +58,7 @@ class FallbackReader:
         watch, self._is_watching = None if self._is_watching else self._hinted, True
         try:
             names = await self._store.children(paths.LETTERS, watch=watch)
-        except NoNode:  # a cluster that is older than letters
+        except NoNode:  # a cluster of a release without fallback requests
             self._is_watching = False
             await ensure_path(self._store, paths.LETTERS)
             self._hint.set()
@@ -85,6 +85,6 @@ class FallbackReader:
         except (NoNode, BadVersion):
             pass  # its sender gave up, or it is answered
         except StoreFault:
-            self._answering.pop(name, None)  # looked at again
-        except Exception:  # the boundary of a request: one that fails must not end the answers to others
+            self._answering.pop(name, None)  # read again later
+        except Exception:  # boundary of a request: one that fails must not end the answers to others
             logger.exception("letter %s could not be answered", name)

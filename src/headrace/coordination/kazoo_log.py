@@ -25,11 +25,11 @@ class RateLimitedLog(logging.Filter):
         self._silent = False
 
     def silence(self) -> None:
-        """Nobody asks any more. A thread of kazoo that speaks while the process ends could bring the end down."""
+        """Drops all messages: a kazoo thread that logs while the process ends could make it crash."""
         self._silent = True
 
     def connected(self) -> None:
-        """The next trouble is a new one."""
+        """The next problem is logged as a new one."""
         self._shown_at = None
 
     def filter(self, record: logging.LogRecord) -> bool:

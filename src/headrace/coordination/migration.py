@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 MOVED_SUFFIX: Final = ".moved-to-zookeeper"
 _OPS_AT_ONCE: Final = 1000
 _BYTES_AT_ONCE: Final = 500_000
-# Where our nodes are. Other programs may keep nodes beside them in an ensemble without a chroot.
+# Roots of our nodes. In an ensemble without a chroot other programs may have nodes beside them.
 _ROOTS: Final = (
     "/cluster",
     "/brokers",
@@ -50,7 +50,8 @@ _ROOTS: Final = (
 
 
 async def move_to_ensemble(source: Tree, target: Store, broker_id: int) -> None:
-    """Steps 2 to 4; after a lost connection it may be called again. Raises Refused when another cluster was first."""
+    """Steps 2 to 4; after a lost connection it may be called again. Raises Refused if another cluster has claimed the
+    ensemble."""
     cluster_id = source.get(paths.CLUSTER_ID)
     if await _is_moved(cluster_id.data, target):
         return
@@ -74,7 +75,7 @@ async def move_to_ensemble(source: Tree, target: Store, broker_id: int) -> None:
 
 
 async def copy_of_ensemble(source: Store) -> Tree:
-    """The nodes of a cluster as the embedded store keeps them."""
+    """The nodes of a cluster, for an embedded store."""
     tree = Tree()
     for path in sorted(await existing_nodes(source)):
         node = await source.exists(path)
@@ -84,10 +85,10 @@ async def copy_of_ensemble(source: Store) -> Tree:
 
 
 def put_away(path: Path, suffix: str = MOVED_SUFFIX) -> Path:
-    """Renames what is out of date, an embedded store above all: no broker can serve with it by mistake."""
+    """Renames outdated files, above all an embedded store, so that no broker serves with it by mistake."""
     target = path.with_name(path.name + suffix)
     number = 1
-    while target.exists():  # from a move before this one
+    while target.exists():  # from an earlier move
         number += 1
         target = target.with_name(f"{path.name}{suffix}.{number}")
     path.rename(target)
@@ -102,7 +103,7 @@ def _is_copied(path: str, session_id: int) -> bool:
 
 
 async def _is_moved(cluster_id: bytes, target: Store) -> bool:
-    """Whether the move is done. Raises Refused when the ensemble is another cluster's."""
+    """Whether the move is done. Raises Refused if the ensemble belongs to another cluster."""
     there = await target.exists(paths.CLUSTER_ID)
     if there is not None and there.data != cluster_id:
         raise Refused(
@@ -129,7 +130,7 @@ async def _announce(cluster_id: bytes, target: Store, broker_id: int) -> None:
 
 
 async def existing_nodes(target: Store) -> set[str]:
-    """What is there of the nodes that a cluster has, but for /cluster/incoming."""
+    """The existing nodes of a cluster, except /cluster/incoming."""
     found: set[str] = set()
     waiting = [root for root in _ROOTS if await target.exists(root) is not None]
     while waiting:

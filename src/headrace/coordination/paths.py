@@ -53,11 +53,11 @@ CONFIG_FOLDERS: Final = {
     "user": "users",
     "delegation-token": "delegation-tokens",
 }
-# The cluster-wide default of brokers has an empty name, which a node cannot have; Kafka's word for it.
+# The cluster-wide default of brokers has an empty name, which a node cannot have; this is Kafka's name for it.
 DEFAULT_NAME: Final = "<default>"
 
-# What every cluster has, in the order of creation. New nodes go to the end: a store that was made by an older version
-# lacks the last of them, and gets all that are missing (`controller.member.prepare_store`).
+# Nodes of every cluster, in the order of creation. New nodes go to the end: a store of an older version lacks the last
+# of them, and `controller.member.prepare_store` adds all that are missing.
 PERSISTENT: Final = (
     "/cluster",
     CHANGES,
@@ -76,12 +76,12 @@ PERSISTENT: Final = (
 )
 
 
-# What may hold credentials: the users' own nodes, the changes and requests that they come by, and delegation tokens.
+# Nodes that may hold credentials: users, the changes and requests that carry them, and delegation tokens.
 _PRIVATE: Final = (f"{CONFIG}/users", CHANGES, INCOMING, LETTERS, "/delegation_token")
 
 
 def is_private(path: str) -> bool:
-    """Whether only the cluster itself may read a node, where ZooKeeper guards nodes (CVE-2019-0201, CVE-2024-23944)."""
+    """Whether only the cluster itself may read a node with zookeeper.set.acl=true (CVE-2019-0201, CVE-2024-23944)."""
     return path.startswith(tuple(f"{one}/" for one in _PRIVATE)) or path in _PRIVATE
 
 
@@ -130,7 +130,7 @@ def feature(name: str) -> str:
 
 
 def escape(name: str) -> str:
-    """Names that are free text (groups, clients, users) as one legal path part, as Kafka's sanitizer does."""
+    """Escapes free text (groups, clients, users) to one legal path part, as Kafka's sanitizer does."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 

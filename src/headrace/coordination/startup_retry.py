@@ -23,7 +23,7 @@ _Answer = TypeVar("_Answer")
 
 
 async def answered(what: str, question: Callable[[], Awaitable[_Answer]], *, within_s: float) -> _Answer:
-    """Raises StoreFailed when the connection does not come back in time, and whatever else the question raises."""
+    """Raises StoreFailed if the connection is not back in time, and other faults of the request."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + within_s
     while True:

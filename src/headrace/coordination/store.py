@@ -66,18 +66,18 @@ class StoreFailed(StoreFault):
 
 
 def log_level(fault: Fault, otherwise: int) -> int:
-    """For whoever tries again until it works. That the store is away, and back, it says itself, once."""
+    """For callers that retry. The store itself logs once when the connection is lost and restored."""
     return logging.DEBUG if isinstance(fault, ConnectionLost) else otherwise
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """`created_id` is the id of the transaction that made it: it only grows, over all nodes and restarts."""
+    """`created_id` is the id of the transaction that created it. Ids only grow, over all nodes and restarts."""
 
     data: bytes
     version: int
     created_id: int
-    session_id: int = 0  # of an ephemeral node's owner; 0 for one that stays
+    session_id: int = 0  # session that owns an ephemeral node; 0 for other nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,11 @@ class Store(Protocol):
 
     @property
     def session_timeout(self) -> float:
-        """Seconds without a sign of life after which the store ends our session; infinite for the embedded one."""
+        """Seconds without a heartbeat after which the store ends our session; infinite for the embedded one."""
 
     def lease_ends_at(self) -> float:
-        """`time.monotonic()` until which the session surely lives. Past it a broker stops acknowledging and serving."""
+        """`time.monotonic()` until which the session is certainly alive. After it a broker stops acknowledging and
+        serving."""
 
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None: ...
 
@@ -144,16 +145,16 @@ class Store(Protocol):
     async def delete(self, path: str, version: int = ANY_VERSION) -> None: ...
 
     async def multi(self, ops: Sequence[Op]) -> None:
-        """All or nothing. Raises the fault of the first operation that cannot be done."""
+        """All or nothing. Raises the fault of the first operation that is not possible."""
 
     async def sync(self) -> None:
-        """After it, reads see everything that was written before the call."""
+        """Later reads see everything that was written before the call."""
 
     async def close(self) -> None: ...
 
 
 async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
-    """Makes `path` and its parents where they are missing; only the last gets `data`."""
+    """Creates `path` and its parents if they are missing; only the last gets `data`."""
     parts = path.strip("/").split("/")
     for depth in range(1, len(parts) + 1):
         at = "/" + "/".join(parts[:depth])
@@ -161,4 +162,4 @@ async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
             try:
                 await store.create(at, data if depth == len(parts) else b"")
             except NodeExists:
-                pass  # another broker is starting too
+                pass  # another broker created it at the same time

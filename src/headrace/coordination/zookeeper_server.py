@@ -21,7 +21,7 @@ from headrace.config.properties import read_properties
 
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 LOCK_FILE: Final = ".lock"
-# What the server needs of the many jars in pyspark. The netty natives and the rest would only slow its start.
+# The jars of pyspark that the server needs. The others would only slow its start.
 _JARS: Final = (
     "zookeeper-3*.jar",
     "zookeeper-jute-*.jar",
@@ -45,7 +45,7 @@ _JARS: Final = (
 
 
 class CannotStart(Exception):
-    """One sentence that says what is missing and where to get it."""
+    """The message says what is missing and where to get it."""
 
 
 def find_java() -> Path:
@@ -91,7 +91,7 @@ def command(config: Path, *, heap: str = "256m", log_level: str = "WARN") -> lis
     """The command that runs a server in the foreground with this zoo.cfg-like file."""
     return [
         *_java(heap, log_level),
-        # Nobody needs its web page, and its port is taken on many machines.
+        # The admin web page is not needed, and its port is in use on many machines.
         "-Dzookeeper.admin.enableServer=false",
         "-Dzookeeper.jmx.log4j.disable=true",
         "-cp",
@@ -102,8 +102,8 @@ def command(config: Path, *, heap: str = "256m", log_level: str = "WARN") -> lis
 
 
 def hold_data(config: Path) -> int:
-    """A lock on the server's data, to be handed to its process and held as long as that lives: two servers on the same
-    data destroy it, and ZooKeeper itself does not look. Raises CannotStart when another has it."""
+    """Locks the server's data. Pass the descriptor to the server's process, which holds the lock until it ends. Two
+    servers on the same data destroy it, and ZooKeeper does not check. Raises CannotStart if another process has it."""
     named = read_properties(config).get("dataDir", "").strip()
     if not named:
         raise CannotStart(f"{config}: dataDir is not set")
@@ -125,7 +125,7 @@ def hold_data(config: Path) -> int:
 
 
 def _java(heap: str, log_level: str) -> list[str]:
-    # A small server lives long after a short start: the quick compiler and the serial collector do for it.
+    # A small server: the C1 compiler and the serial collector are enough and start fast.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
     logging = [f"-Dorg.slf4j.simpleLogger.defaultLogLevel={log_level}", f"-Dlog4j2.level={log_level}"]
     return [str(find_java()), f"-Xmx{heap}", *quick, *logging, "-Dlog4j.shutdownHookEnabled=false"]

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def zookeeper_tls(config: BrokerConfig) -> ClientTls | None:
-    """None when TLS is not asked for. `ConfigError` when its certificates cannot be used."""
+    """None when TLS is off. `ConfigError` when its certificates cannot be used."""
     if not config.zookeeper_ssl_client_enable:
         for name in config.static:
             if name.startswith("zookeeper.ssl.") and config[name] != BROKER_KEYS[name].default:
                 raise ConfigError(name, None, "has no effect without zookeeper.ssl.client.enable=true")
         return None
-    from headrace.security.tls.client_context import ClientTls  # brokers without TLS do not pay for loading it
+    from headrace.security.tls.client_context import ClientTls  # imported here: brokers without TLS start faster
 
     protocols = config.zookeeper_ssl_enabled_protocols or [config.zookeeper_ssl_protocol, "TLSv1.3"]
     return ClientTls.load(
@@ -48,7 +48,7 @@ def zookeeper_tls(config: BrokerConfig) -> ClientTls | None:
 
 
 def _type(given: str | None, location: str | None) -> str:
-    """ZooKeeper tells the format by the end of the name when no type is set."""
+    """Without a type ZooKeeper derives the format from the file extension."""
     if given:
         return given
     name = (location or "").lower()
@@ -69,6 +69,6 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return self._tls.context().wrap_socket(plain, server_hostname=hostname or address[0])
-        except BaseException:  # whatever ends the handshake, the socket must not stay open
+        except BaseException:  # after any failure the socket must not stay open
             plain.close()
             raise

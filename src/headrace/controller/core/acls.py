@@ -21,7 +21,7 @@ from headrace.security.acl.model import (
     ResourceType,
 )
 
-# As in Kafka, of one DeleteAcls request.
+# Limit of one DeleteAcls request, as in Kafka.
 MAX_DELETED: Final = 10_000
 # Entries of one resource are one node of the store, which holds a megabyte, and are written again in the change list.
 MAX_BYTES_OF_A_RESOURCE: Final = 200_000
@@ -31,14 +31,14 @@ Acls = Mapping[ResourcePattern, Sequence[Entry]]
 
 
 class AclChanges:
-    """The ACLs while the rows of one request change them."""
+    """Working copy of the ACLs while a request changes them."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._before = image.acls
         self._after: dict[ResourcePattern, tuple[Entry, ...]] = {}
 
     def create(self, acl: Acl) -> None:
-        """Raises Refused with INVALID_REQUEST. An ACL that is there already changes nothing."""
+        """Raises Refused with INVALID_REQUEST. An existing ACL changes nothing."""
         check_new(acl)
         known = self._entries(acl.pattern)
         if acl.entry in known:
@@ -75,7 +75,7 @@ def size_bytes(entries: Sequence[Entry]) -> int:
 
 
 def check_new(acl: Acl) -> None:
-    """Kafka's checks, in Kafka's order and words, and one more: a host with `/` is a range of addresses."""
+    """Kafka's checks, in Kafka's order and with its messages, and one more: a host with `/` is a range of addresses."""
     pattern, entry = acl.pattern, acl.entry
     if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")

@@ -48,7 +48,7 @@ class KeyChange:
 
 
 MIN_INSYNC: Final = "min.insync.replicas"
-# As in Kafka; also what keeps a resource's settings within one write of the store.
+# As in Kafka; it also keeps a resource's settings within one write of the store.
 _LONGEST_VALUE: Final = 32_767
 TABLES: dict[str, Mapping[str, Key]] = {"topic": TOPIC_KEYS, "broker": BROKER_KEYS, "group": GROUP_KEYS}
 
@@ -93,7 +93,7 @@ def _list_changed(current: str, change: KeyChange) -> str:
 
 
 def replaced(values: Mapping[str, str | None], null_code: ErrorCode = ErrorCode.invalid_request) -> dict[str, str]:
-    """The values as given, none of them null. Kafka has another code for that where topics are created."""
+    """The given values, none of them null. CreateTopics has another error code for null, as in Kafka."""
     result: dict[str, str] = {}
     for name, value in values.items():
         if value is None:
@@ -103,13 +103,13 @@ def replaced(values: Mapping[str, str | None], null_code: ErrorCode = ErrorCode.
 
 
 def check_named(resource_type: str, name: str) -> None:
-    """Only brokers have a resource without a name: what holds for all of them."""
+    """Only brokers have a resource without a name: the cluster-wide default."""
     if resource_type != "broker" and not name:
         raise Refused(ErrorCode.invalid_request, f"Default {resource_type} resources are not allowed.")
 
 
 def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
-    """Raises when there is no such thing to configure."""
+    """Raises if the resource does not exist."""
     if resource_type == "topic":
         problem = topic_name_problem(name)
         if problem is not None:
@@ -121,7 +121,7 @@ def check_resource(image: ClusterImage, resource_type: str, name: str) -> None:
 
 
 def check_min_insync(image: ClusterImage, resource_type: str, name: str, values: Mapping[str, str]) -> None:
-    """Eligible leader replicas rest on one value for all brokers, stored from the birth of the cluster (KIP-966)."""
+    """Eligible leader replicas need one value for all brokers, stored since the cluster was created (KIP-966)."""
     if resource_type != "broker" or not image.features.get(ELIGIBLE_LEADERS, 0):
         return
     before, after = image.config_of("broker", name).get(MIN_INSYNC), values.get(MIN_INSYNC)
@@ -150,14 +150,14 @@ def check_values(resource_type: str, name: str, values: Mapping[str, str], confi
         elif resource_type == "client-metrics":
             validate_client_metrics(values)
     except ConfigError as error:
-        # Kafka lets each broker judge its own settings, and calls a wrong one an invalid request.
+        # In Kafka each broker checks its own settings, and answers INVALID_REQUEST for a wrong one.
         code = ErrorCode.invalid_request if resource_type == "broker" else ErrorCode.invalid_config
         raise Refused(code, error.message) from error
     return dict(values)
 
 
 def effective_text(image: ClusterImage, resource_type: str, name: str, config: BrokerConfig) -> Callable[[str], str]:
-    """How APPEND and SUBTRACT see a list that has no override yet."""
+    """The value that APPEND and SUBTRACT change when a list has no override yet."""
 
     def value_of(key: str) -> str:
         value: Value

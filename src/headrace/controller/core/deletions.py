@@ -18,7 +18,7 @@ from headrace.coordination.store import Delete, Op
 def clearing_steps(
     topic: str, partitions: Sequence[int], *, has_config: bool, is_marked: bool, step_size: int
 ) -> Iterator[list[Op]]:
-    """Groups of operations, each to be one multi, after which nothing of the topic is left in the store."""
+    """Groups of operations, one multi each, that delete all nodes of the topic."""
     ops: list[Op] = []
     for index in partitions:
         ops += [Delete(paths.partition_state(topic, index)), Delete(paths.partition(topic, index))]

@@ -20,7 +20,7 @@ from headrace.kernel.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """The two topic settings that elections obey."""
+    """The two topic settings that elections depend on."""
 
     min_insync: int = 1
     unclean_allowed: bool = False
@@ -31,7 +31,7 @@ RulesOf = Callable[[str], TopicRules]
 
 @dataclass(slots=True)
 class ElectionResult:
-    """Changes in order, and the elections among them that an operator should hear of."""
+    """Changes in order, and the elections that an operator should know of."""
 
     changes: list[Change] = field(default_factory=list)
     unclean: list[TopicPartition] = field(default_factory=list)
@@ -62,7 +62,7 @@ def membership_changed(
     image: ClusterImage, present: Mapping[int, tuple[BrokerInfo, bool]], rules_of: RulesOf
 ) -> ElectionResult:
     """`present`: the registrations that exist now, each with whether it started cleanly. Compared with the
-    accepted ones.
+    accepted registrations.
     """
     decided = ElectionResult()
     left = {broker_id for broker_id in image.brokers if broker_id not in present}
@@ -81,8 +81,8 @@ def membership_changed(
     decided.changes.extend(map(BrokerRegistered, away))
     if not decided.changes:
         return decided
-    # Registrations come last: a list too long for one write is stored in parts, and a broker acts on what it leads as
-    # soon as the image knows it.
+    # Registrations come last: a list too long for one write is stored in parts, and a broker leads as soon as the image
+    # contains its registration.
     registrations, decided.changes = decided.changes, []
     after = apply(image, registrations, image.version)
     _settle_all(after, decided, left, frozenset(back), frozenset(unclean), rules_of)
@@ -91,7 +91,7 @@ def membership_changed(
 
 
 def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> ElectionResult:
-    """Leadership and in-sync places move off a broker before it stops. It stays reachable meanwhile."""
+    """A broker loses its leadership and its places in the ISR before it stops. It stays reachable meanwhile."""
     broker = image.brokers[broker_id]
     decided = ElectionResult()
     if not broker.shutting_down:
@@ -99,7 +99,7 @@ def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> Ele
         decided.changes.append(BrokerRegistered(leaving))
     after = apply(image, decided.changes, image.version)
     for name, index, info in image.partitions():
-        # A partition that nobody else can lead keeps its leader to the end: it serves until the broker is gone.
+        # A partition without another possible leader keeps its leader until the broker stops.
         others = [r for r in (*info.isr, *info.eligible) if r != broker_id and may_lead(after, r)]
         if broker_id in info.isr and others:
             isr = [r for r in info.isr if r != broker_id]
@@ -134,8 +134,8 @@ def replicas_lost(
 def replicas_full(
     image: ClusterImage, broker_id: int, full: Iterable[TopicPartition], rules_of: RulesOf
 ) -> ElectionResult:
-    """A disk of a live broker is full: these replicas leave the ISR where others are left in it that can lead, so that
-    writing goes on without them. They lost nothing, so they stay eligible, and return by catching up."""
+    """A disk of a live broker is full: these replicas leave the ISR if another replica in it can lead, so that writes
+    continue without them. They lost no data, so they stay eligible, and return by catching up."""
     decided = ElectionResult()
     for name, index in full:
         info = image.partition(name, index)
@@ -172,7 +172,7 @@ def _settle_all(
 def unclean_election_allowed(
     image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None
 ) -> ElectionResult:
-    """Leaderless partitions after the setting that allows unclean elections was turned on."""
+    """Elects leaders for leaderless partitions after unclean elections were allowed."""
     decided = ElectionResult()
     for name in image.topics if topics is None else topics:
         topic = image.topics.get(name)
@@ -186,8 +186,8 @@ def unclean_election_allowed(
 
 
 def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[str] | None = None) -> ElectionResult:
-    """After min.insync.replicas was changed. Where the in-sync set is large enough now, it commits without those that
-    were eligible while it was not: they must not lead any more. `topics` None: all of them."""
+    """After a change of min.insync.replicas. If the in-sync set is large enough now, it commits without the eligible
+    replicas, so they must not lead any more. `topics` None: all of them."""
     decided = ElectionResult()
     for name in image.topics if topics is None else topics:
         topic = image.topics.get(name)
@@ -226,7 +226,7 @@ def _preferred(info: PartitionInfo) -> int:
 
 
 def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -> ElectionResult:
-    """Preferred elections for every broker that leads too few of the partitions it should lead."""
+    """Preferred elections for every broker that leads too few of its preferred partitions."""
     should: dict[int, int] = {}
     away: dict[int, list[tuple[str, int, PartitionInfo]]] = {}
     for name, index, info in image.partitions():

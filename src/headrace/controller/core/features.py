@@ -11,7 +11,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) -> FeatureSet | None:
-    """The change, or None when the level is already that. Raises Refused."""
+    """The change, or None if the level is unchanged. Raises Refused."""
     code = ErrorCode.invalid_update_version
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         what = f"Invalid update version {level} for feature {name}."

@@ -30,13 +30,13 @@ class IsrReport:
     leader_epoch: int
     partition_epoch: int
     members: Sequence[tuple[int, int]]  # (broker id, broker epoch or -1)
-    topic_id: UUID | None = None  # as the sender has it: the name may be another topic's by the time it is decided
+    topic_id: UUID | None = None  # the sender's topic id: another topic may have the name by now
 
 
 @dataclass(frozen=True, slots=True)
 class IsrAnswer:
     error: ErrorCode
-    info: PartitionInfo | None = None  # the state after the change, when it was taken
+    info: PartitionInfo | None = None  # the state after an accepted change
     settled: PartitionDecision | None = None
 
 
@@ -47,7 +47,7 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
     if report.topic_id not in (None, image.topics[report.topic].id):
         return IsrAnswer(ErrorCode.unknown_topic_id)
     if report.leader_epoch > info.leader_epoch or report.partition_epoch > info.partition_epoch:
-        return IsrAnswer(ErrorCode.not_controller)  # the sender has seen a newer controller's work than we have
+        return IsrAnswer(ErrorCode.not_controller)  # the sender has seen a newer image than this controller
     if report.leader_epoch < info.leader_epoch:
         return IsrAnswer(ErrorCode.fenced_leader_epoch)
     if sender != info.leader:
@@ -63,16 +63,16 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
         broker = image.brokers.get(broker_id)
         if broker is None or (epoch not in (UNKNOWN_EPOCH, broker.epoch)):
             return IsrAnswer(ErrorCode.ineligible_replica)
-        # One that is leaving may stay in while others come; it may not be newly added.
+        # A broker in shutdown may stay in the set, but may not be added.
         if not may_lead(image, broker_id) and broker_id not in info.isr:
             return IsrAnswer(ErrorCode.ineligible_replica)
     settled = settle(info, rules_for(image, rules_of(report.topic)), isr=members)
     if settled is None:
-        # A report of the set as it is asks for a new partition epoch, so that late copies of older reports are refused.
+        # A report of the unchanged set raises the partition epoch, so that late copies of older reports are refused.
         settled = PartitionDecision(replace(info, partition_epoch=info.partition_epoch + 1))
     after = settled.info
     if after.leader != sender:
-        # The report completed a reassignment that takes the sender out: it is taken, and the sender leads no more.
+        # The report completed a reassignment that removes the sender: it is accepted, and the sender no longer leads.
         return IsrAnswer(ErrorCode.new_leader_elected, after, settled)
     return IsrAnswer(ErrorCode.none, after, settled)
 

@@ -31,12 +31,12 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionRules:
-    """What `settle` must know about the cluster."""
+    """Cluster state that `settle` needs."""
 
     can_lead: Callable[[int], bool]
     min_insync: int = 1
     unclean_allowed: bool = False
-    # Whether a leader that may not be elected any more, because it is about to stop, is still there to lead.
+    # Whether a stopping leader, which may not be elected, can still keep its leadership.
     may_stay: Callable[[int], bool] = lambda _: False
 
 
@@ -44,7 +44,7 @@ class ElectionRules:
 class PartitionDecision:
     info: PartitionInfo
     unclean: bool = False  # the new leader may lack committed records
-    from_last_known: bool = False  # nobody was eligible: the last known leader came back
+    from_last_known: bool = False  # no replica was eligible: the last known leader returned
 
 
 def settle(
@@ -59,7 +59,7 @@ def settle(
     adding: tuple[int, ...] | None = None,
     removing: tuple[int, ...] | None = None,
 ) -> PartitionDecision | None:
-    """The next state, or None when nothing changes."""
+    """The next state, or None if it is unchanged."""
     target = replace(
         info,
         isr=info.isr if isr is None else tuple(isr),
@@ -71,12 +71,12 @@ def settle(
     target = _track_eligible(info, target, rules.min_insync, restarted_uncleanly)
     settled = _elect(info, target, rules, election)
     final = settled.info
-    # A leader that restarted leads anew: what it lost, and then writes, must not pass for records of its old epoch.
+    # A restarted leader gets a new epoch: it may have lost records, and new ones must not look like those.
     moved = final.leader != info.leader or final.leader in restarted
     if final == info and not moved:
         return None
     shrunk = not set(info.replicas) <= set(final.replicas)
-    # A new epoch makes every replica reconcile its log with the leader's; a replica that left must stop fetching too.
+    # A new epoch makes every replica reconcile its log with the leader's; a removed replica must stop fetching.
     final = replace(
         final,
         leader_epoch=info.leader_epoch + 1 if moved or shrunk else info.leader_epoch,
@@ -87,7 +87,7 @@ def settle(
 
 
 def _complete_reassignment(target: PartitionInfo) -> PartitionInfo:
-    """A reassignment is done when every added replica is in sync and somebody in sync stays."""
+    """A reassignment is complete when every added replica is in sync and an in-sync replica stays."""
     if not target.is_reassigning or not set(target.adding) <= set(target.isr):
         return target
     staying = tuple(r for r in target.replicas if r not in target.removing)
@@ -114,7 +114,7 @@ def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int,
     if not target.isr and info.leader != NO_LEADER:
         last_known = (info.leader,)
     elif not target.isr and info.isr:
-        last_known = info.isr[:1]  # it had no leader any more, but whoever was in sync holds as much as that one did
+        last_known = info.isr[:1]  # no leader any more, but an in-sync replica holds as much as the last leader did
     last_known = tuple(r for r in last_known if r in target.replicas)
     return replace(target, eligible=eligible, last_known_eligible=last_known)
 
@@ -150,8 +150,8 @@ def _elect(info: PartitionInfo, target: PartitionInfo, rules: ElectionRules, ele
 
 
 def _led_alone(target: PartitionInfo, leader: int, min_insync: int) -> PartitionInfo:
-    """A leader from outside the ISR starts an ISR of its own. While that is too small to commit anything, whoever was
-    eligible or in sync still holds all that is committed; where one replica is enough, it commits without them."""
+    """A leader from outside the ISR starts a new ISR. While that is too small to commit, replicas that were eligible or
+    in sync still hold all committed records. If one replica is enough, the leader commits without them."""
     commits_alone = min(min_insync, len(target.replicas)) <= 1
     others = () if commits_alone else dict.fromkeys((*target.isr, *target.eligible))
     return replace(

@@ -12,12 +12,12 @@ from headrace.cluster.core.image import ClusterImage, QuotaEntity
 from headrace.kernel.errors import ErrorCode, Refused
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-# The order in which Kafka happens to list the parts of an entity.
+# The order in which Kafka lists the parts of an entity.
 _ORDER: Final = {CLIENT_ID: 0, USER: 1, IP: 2}
 _CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
-# The keys that are not a whole number of bytes or connections, and the largest of those that are.
+# Keys with fractional values, and the largest value of the other keys.
 _FRACTIONS: Final = frozenset({"request_percentage", "controller_mutation_rate"})
 _LARGEST_WHOLE: Final = 2**63 - 1
 _IP_KEYS: Final = frozenset({"connection_creation_rate"})
@@ -25,7 +25,7 @@ _IP_KEYS: Final = frozenset({"connection_creation_rate"})
 
 def entity_of(parts: Sequence[tuple[str, str | None]]) -> QuotaEntity:
     """The entity in canonical order. Raises INVALID_REQUEST."""
-    # A type given twice counts as its last, as with Kafka.
+    # The last of duplicate types wins, as in Kafka.
     entity = dict(parts)
     kinds = list(entity)
     if not kinds:
@@ -87,7 +87,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 def matching(
     image: ClusterImage, filters: Sequence[tuple[str, int, str | None]], *, strict: bool
 ) -> dict[QuotaEntity, Mapping[str, float]]:
-    """Entities that fulfil every filter (type, match type, name); strict: and have no other parts."""
+    """Entities that match every filter (type, match type, name); strict: and have no other parts."""
     seen: set[str] = set()
     for kind, match_type, name in filters:
         if kind in seen:

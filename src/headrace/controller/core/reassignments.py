@@ -26,7 +26,7 @@ def target_replicas(info: PartitionInfo) -> tuple[int, ...]:
 
 
 def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT when these brokers cannot hold a partition."""
+    """Raises INVALID_REPLICA_ASSIGNMENT for an invalid list of brokers."""
     code = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise Refused(code, f"{where}: the replica list is empty")
@@ -50,7 +50,7 @@ def reassign(
     *,
     allow_replication_factor_change: bool = True,
 ) -> PartitionDecision | None:
-    """The state in which the reassignment has begun, been replaced, cancelled, or is already done. Raises a fault."""
+    """The state after the reassignment has begun, or was replaced, cancelled or completed. Raises a fault."""
     info = image.partition(topic, index)
     if info is None:
         raise UnknownPartition(f"The topic or partition {topic}-{index} does not exist")
@@ -58,7 +58,7 @@ def reassign(
     before = original_replicas(info)
     if target is None:
         if not info.is_reassigning:
-            raise Refused(ErrorCode.no_reassignment_in_progress)  # Kafka says no more than the code either
+            raise Refused(ErrorCode.no_reassignment_in_progress)  # Kafka sends only the code too
         isr = [r for r in info.isr if r not in info.adding]
         if not isr and not set(info.eligible) & set(before):
             why = f"{topic}-{index}: none of the replicas before the reassignment, {list(before)}, is in sync"
@@ -69,8 +69,8 @@ def reassign(
         have = len(target_replicas(info))
         why = f"{topic}-{index} has replication factor {have}, the reassignment asks for {len(target)}"
         raise Refused(ErrorCode.invalid_replication_factor, why)
-    # Replicas of a replaced reassignment that nobody wants any more leave at once, unless they hold what is committed:
-    # perhaps nobody else does.
+    # Unneeded replicas of a replaced reassignment leave at once, unless they hold committed records that perhaps no
+    # other replica holds.
     hold = {*before, *info.isr, *info.eligible, *info.last_known_eligible}
     removing = tuple(r for r in info.replicas if r not in target and r in hold)
     adding = tuple(r for r in target if r not in before)

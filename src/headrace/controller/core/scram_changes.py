@@ -18,7 +18,7 @@ from headrace.security.sasl.scram_credentials import (
     format_credential,
 )
 
-# As in Kafka: what a node's name and a log line can carry.
+# Limit of the name, as in Kafka.
 _LONGEST_NAME: Final = 32_767
 
 
@@ -51,7 +51,7 @@ def altered(
     upsertions: Sequence[ScramUpsertion],
     new_secret: str,
 ) -> tuple[list[ScramResult], list[Change]]:
-    """A result for each user, in the order of their first mention. `new_secret` is for a cluster that has none yet."""
+    """A result for each user, in the order of the request. `new_secret` is used if the cluster has none yet."""
     asked: dict[str, list[ScramDeletion | ScramUpsertion]] = {}
     wanted: list[ScramDeletion | ScramUpsertion] = [*deletions, *upsertions]
     for one in wanted:

@@ -68,7 +68,7 @@ def without_expired(image: ClusterImage, now_ms: int) -> list[Change]:
 def renewed(
     image: ClusterImage, rules: TokenRules, digest: bytes, principal: str, period_ms: int, now_ms: int
 ) -> tuple[int, list[Change]]:
-    """The new end. Raises Refused."""
+    """The new expiry time. Raises Refused."""
     token = _found(image, rules, digest)
     if token.is_expired(now_ms):
         raise Refused(ErrorCode.delegation_token_expired, "the delegation token has expired")
@@ -79,7 +79,7 @@ def renewed(
 def expired(
     image: ClusterImage, rules: TokenRules, digest: bytes, principal: str, period_ms: int, now_ms: int
 ) -> tuple[int, list[Change]]:
-    """The new end; a negative period ends the token now. Raises Refused."""
+    """The new expiry time; a negative period expires the token now. Raises Refused."""
     token = _found(image, rules, digest)
     _check_owner(token, principal)
     if period_ms < 0:

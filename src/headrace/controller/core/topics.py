@@ -16,7 +16,7 @@ from headrace.kernel.errors import ErrorCode, Refused, UnknownPartition
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, names_collide, topic_name_problem
 
 USE_DEFAULT: Final = -1
-# Kafka's own bound on what one request may create.
+# Limit of one request, as in Kafka.
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 
 
@@ -33,7 +33,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class PlacementDraw:
-    """Drawn by the shell for each placement."""
+    """Random numbers for each placement, drawn by the caller."""
 
     start: int = 0
     shift: int = 0
@@ -100,7 +100,7 @@ def more_partitions(
     if extra > MAX_PARTITIONS_PER_REQUEST:
         why = f"topic '{name}': {extra} more partitions are more than {MAX_PARTITIONS_PER_REQUEST} in one request"
         raise Refused(ErrorCode.policy_violation, why)
-    # Growth keeps the topic's replication factor, as its first partition has it or will have it when it has moved.
+    # New partitions get the replication factor of the first partition, or of its reassignment target.
     factor = len(target_replicas(topic.partitions[0]))
     if assignments is None:
         replica_lists = _placed(image, extra, factor, have, chance)
@@ -146,7 +146,7 @@ def _placed(
     if factor <= 0:
         raise Refused(code, f"Replication factor {factor} must be larger than 0, or -1 to use the default value.")
     usable = [broker_id for broker_id in image.brokers if may_lead(image, broker_id)]
-    # Only where those that are there do not suffice: a replica on a broker that restarts is in sync when it is back.
+    # Only if too few brokers are alive: a replica on a restarting broker is in sync when it is back.
     away = [broker_id for broker_id in sorted({*image.brokers, *image.fenced_brokers}) if broker_id not in usable]
     if factor > len(usable) + len(away) or not usable:
         why = (

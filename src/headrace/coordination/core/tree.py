@@ -43,7 +43,7 @@ def path_problem(path: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPath:
-    """A path whose watchers are to be told, and whether its data or its list of children moved."""
+    """A path whose watches fire, and whether its data or its list of children changed."""
 
     path: str
     children: bool
@@ -51,7 +51,8 @@ class ChangedPath:
 
 @dataclass(slots=True)
 class _Trial:
-    """Effects of the operations checked so far: version of a path (None = gone) and how many children came or went."""
+    """Effects of the operations checked so far: version of a path (None = deleted) and the change of its number of
+    children."""
 
     versions: dict[str, int | None] = field(default_factory=dict)
     ephemeral: set[str] = field(default_factory=set)
@@ -64,13 +65,13 @@ class Tree:
         self.children: dict[str, set[str]] = {"/": set()}
 
     def add(self, path: str, node: Node) -> None:
-        """Puts a node as it is, from another store; its parent must be there."""
+        """Adds a node unchanged, from another store; its parent must exist."""
         self.nodes[path] = node
         if path != "/":
             self.children.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
 
     def remove(self, path: str) -> None:
-        """Takes a node out that has no children."""
+        """Removes a node without children."""
         del self.nodes[path]
         self.children.pop(path, None)
         self.children[parent_of(path)].discard(path[path.rindex("/") + 1 :])
@@ -86,7 +87,7 @@ class Tree:
         return sorted(self.children.get(path, ()))
 
     def check(self, ops: Sequence[Op]) -> None:
-        """Raises the fault of the first operation that cannot be done; changes nothing."""
+        """Raises the fault of the first operation that is not possible; changes nothing."""
         trial = _Trial()
         for op in ops:
             if (problem := path_problem(op.path)) is not None:
@@ -130,7 +131,7 @@ class Tree:
             trial.child_counts[parent] = trial.child_counts.get(parent, 0) - 1
 
     def commit(self, ops: Sequence[Op], transaction_id: int, session_id: int) -> list[ChangedPath]:
-        """Does what `check` allowed."""
+        """Executes operations that `check` allowed."""
         touched: list[ChangedPath] = []
         for op in ops:
             path = op.path
@@ -151,5 +152,5 @@ class Tree:
         return touched
 
     def ephemerals(self) -> list[str]:
-        """Paths of ephemeral nodes; they have no children, so any order of deletion will do."""
+        """Paths of ephemeral nodes; they have no children, so they can be deleted in any order."""
         return [path for path, node in self.nodes.items() if node.session_id]

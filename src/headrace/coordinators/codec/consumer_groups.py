@@ -93,8 +93,8 @@ def read_group_metadata_value(data: bytes) -> tuple[int, int]:
 
 
 def member_metadata_value(member: MemberMetadata) -> bytes:
-    # A nullable struct begins with a byte that says whether it is there. That it is not must be said: to Kafka a member
-    # about whom nothing is said speaks the classic protocol.
+    # A nullable struct begins with a presence byte. The field must be written as absent: Kafka takes a member without
+    # the field for a classic member.
     classic = b"\0"
     if member.classic is not None:
         parts = [int32(member.classic.session_timeout_ms), uvarint(len(member.classic.protocols) + 1)]

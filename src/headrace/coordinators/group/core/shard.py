@@ -253,9 +253,7 @@ class GroupShard:
         self._all.check_no_share_group(request.group_id, ErrorCode.group_id_not_found)
         result = self.offsets.commit_transactional(request, producer, now_ms)
         if not result.records and request.group_id not in self.groups:
-            self.groups[request.group_id] = ClassicGroup(
-                request.group_id
-            )  # as for any commit that is refused as a whole
+            self.groups[request.group_id] = ClassicGroup(request.group_id)  # as for any refused commit
         return result
 
     # --- groups as a whole --------------------------------------------------------------------------------------
