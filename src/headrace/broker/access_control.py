@@ -13,7 +13,7 @@ from headrace.security.acl.authorizer import Authorizer
 
 
 class AccessControl:
-    """`access_control()` is the authorizer to ask now. Owned by the event loop."""
+    """`access_control()` returns the current authorizer. Owned by the event loop."""
 
     def __init__(self, config: BrokerConfig, view: ClusterView) -> None:
         self._super_users = [name for part in (config.super_users or "").split(";") if (name := part.strip())]

@@ -67,7 +67,7 @@ class AuditTopic:
             self._task = asyncio.get_running_loop().create_task(self._write_all())
 
     async def close(self) -> None:
-        """Gives what waits a moment to be written."""
+        """Waits a moment for queued records to be written."""
         task = self._task
         if task is not None:
             await asyncio.wait([task], timeout=_CLOSE_WITHIN_S)
@@ -80,7 +80,7 @@ class AuditTopic:
         return Record(None, text.encode(), timestamp_ms=now_ms)
 
     async def _write_all(self) -> None:
-        """Until nothing waits. A fault of the topic's leader is waited out."""
+        """Writes until the queue is empty. Retries while the topic's leader fails."""
         try:
             while self._waiting or self._lost:
                 if self._lost and len(self._waiting) < MAX_WAITING:

@@ -16,7 +16,7 @@ from headrace.kernel.ids import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, T
 
 log = logging.getLogger("headrace.broker")
 
-# Internal topic → keys of (partitions, replication factor, what of its configs is set), and its other configs.
+# Internal topic → setting names of its partitions, replication factor and configs, and its fixed configs.
 _INTERNAL: Final = {
     GROUP_METADATA_TOPIC: (
         "offsets.topic.num.partitions",
@@ -43,12 +43,12 @@ _INTERNAL: Final = {
         {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
     ),
 }
-# The settings that an internal topic always has, whatever the broker's settings say.
+# Settings of every internal topic, independent of the broker's settings.
 INTERNAL_SETTINGS: Final = {name: fixed for name, (*_, fixed) in _INTERNAL.items()}
 
 
 class TopicCreation:
-    """Owned by the event loop. Askers of the same topic share one creation."""
+    """Owned by the event loop. Requests for the same topic share one creation."""
 
     def __init__(self, config: LiveConfig, view: ClusterView, gateway: ControllerGateway) -> None:
         self._config = config
@@ -60,12 +60,12 @@ class TopicCreation:
         return self._config().auto_create_topics_enable
 
     def begin(self, names: Iterable[str]) -> None:
-        """Sets the creation of each going, unless it is under way already."""
+        """Starts the creation of each topic, unless it is in progress already."""
         for name in names:
             self._once(name)
 
     async def ensure(self, name: str) -> bool:
-        """Whether the topic is there, now at the latest."""
+        """Creates the topic if it is missing. True when it exists."""
         return name in self._view.current.topics or await asyncio.shield(self._once(name))
 
     def _once(self, name: str) -> asyncio.Task[bool]:
@@ -92,9 +92,9 @@ class TopicCreation:
             return NewTopic(name)
         partitions, replication_factor, keys, configs = internal
         config = self._config()
-        # With fewer brokers than replicas the controller refuses, and whoever looks for the coordinator comes again.
+        # With fewer brokers than replicas the controller refuses, and the client retries FindCoordinator.
         replicas = int(config[replication_factor])
         own = {name: str(config[key]) for name, key in keys.items()}
         if int(own.get("min.insync.replicas", 0)) > replicas:
-            own["min.insync.replicas"] = str(replicas)  # more than there are would refuse every write for ever
+            own["min.insync.replicas"] = str(replicas)  # a larger value would reject every write for ever
         return NewTopic(name, int(config[partitions]), replicas, configs={**configs, **own})

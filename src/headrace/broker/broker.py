@@ -63,16 +63,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.broker")
 
 _HAND_OVER_WITHIN_S: Final = 15.0
-# Without the store another controller may still answer, but not for long: our session is about to end anyway.
+# Without the store another controller may still answer, but only until our session ends.
 _HAND_OVER_WITHOUT_STORE_S: Final = 2.0
 
 
 class CannotStart(Exception):
-    """One sentence for whoever started the broker."""
+    """The message is one sentence for the operator."""
 
 
 class Broker:
-    """`start` once, `stop` once. Everything inside belongs to the loop that started it."""
+    """`start` once, `stop` once. Owned by the event loop that started it."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -92,7 +92,7 @@ class Broker:
         self._failed_disks: FailedDisks | None = None
 
     async def start(self) -> None:
-        """Raises CannotStart; then nothing of it runs."""
+        """Raises CannotStart; then no part is left running."""
         try:
             await self._start()
         except (CannotListen, ConfigError, Fault) as problem:
@@ -102,7 +102,7 @@ class Broker:
             await self._undo()
             where = problem.filename or ", ".join(self.config.log_dirs)
             raise CannotStart(f"cannot use {where}: {problem.strerror or problem}") from problem
-        except BaseException:  # also a cancelled start: directories must not stay locked, nor ports bound
+        except BaseException:  # also after a cancelled start: directories must not stay locked, nor ports bound
             await self._undo()
             raise
 
@@ -193,7 +193,8 @@ class Broker:
         return settings.with_ports(ports)
 
     async def _open_store(self, config: BrokerConfig, claim: LockedDirectories, owner: Owner) -> Store:
-        """The store that the topics of the log directories are in. Where it is another, nothing has been written."""
+        """Opens the store with the topics of the log directories. Raises before it writes if the store does not
+        match."""
         if config.stands_alone:
             store = open_embedded(claim, owner)
             self._opened.append("store")
@@ -228,7 +229,7 @@ class Broker:
         return log_dirs
 
     def _directory_lost(self, directory: LogDir) -> None:
-        """A flush or a checkpoint fails in a thread; what follows from it is the loop's work."""
+        """A flush or a checkpoint failed in a thread; the event loop handles it."""
         log.error("log directory %s is offline: %s", directory.path, directory.offline_reason)
         if self._loop is None:
             return
@@ -244,7 +245,7 @@ class Broker:
         self._failed_disks.tell()
 
     def _is_clean(self) -> bool:
-        """Whether the logs hold all that this broker ever acknowledged. An empty disk may be a lost one."""
+        """Whether the logs hold every record that this broker acknowledged. An empty disk may be a replaced one."""
         return self.log_dirs.all_clean
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
@@ -254,15 +255,15 @@ class Broker:
     # --- stopping ---
 
     async def failed(self) -> None:
-        """Returns when the broker cannot go on."""
+        """Returns when the broker must stop."""
         await self._failed.wait()
 
     async def stop(self) -> None:
-        """A clean shutdown: leadership handed over, logs synced and marked as whole."""
+        """A clean shutdown: moves leadership, syncs the logs and writes their clean-shutdown marks."""
         await self._undo(clean=not self._failed.is_set())
 
     async def _hand_over(self) -> None:
-        """Leadership goes to others before the connections end; alone there is nobody to give it to."""
+        """Moves leadership to other brokers before the connections close; a standalone broker has none."""
         if self.config.stands_alone or not self.config.controlled_shutdown_enable:
             return
         view, broker_id = self.parts.gateway.view, self.config.broker_id
@@ -277,13 +278,13 @@ class Broker:
                 await wait_until_clients_are_redirected(view, self.parts.peers, broker_id, led)
         except Fault as fault:
             log.warning("leadership could not be handed over: %s", fault.message)
-        except Exception:  # the boundary of the hand-over: whatever fails in it, the logs must still be closed in order
+        except Exception:  # boundary of the hand-over: after any failure the logs must still be closed cleanly
             log.exception("leadership could not be handed over")
         finally:
             handing.cancel()
 
     async def _while_it_may_work(self, handing: asyncio.Future[bool]) -> bool:
-        """False when it is not done and the store has been away for too long to hope for it."""
+        """False if it did not finish because the store has not answered for too long."""
         assert self._member is not None
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + _HAND_OVER_WITHOUT_STORE_S
@@ -307,7 +308,7 @@ class Broker:
             self.metrics = None
         epoch = self._member.epoch if self._member is not None else -1
         if "logs" in opened:
-            # An unclean start that no controller has dealt with must not end in a mark that says "clean".
+            # After an unclean start that no controller has processed, the mark must not say "clean".
             clean &= self._member.membership.is_clean if self._member is not None else self._is_clean()
         if "member" in opened:
             await self._hand_over()
@@ -330,7 +331,8 @@ class Broker:
 
 
 async def _with_id(config: BrokerConfig, known: int | None, store: Store) -> BrokerConfig:
-    """A broker without an id takes the one its directory has; a new one is given one by its cluster, or 0 alone."""
+    """A broker without a configured id takes the one in its directory. A new one gets an id from its cluster, or 0
+    standalone."""
     if config.broker_id >= 0:
         return config
     found = known

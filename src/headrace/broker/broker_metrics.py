@@ -55,7 +55,7 @@ class BrokerMetrics:
         self._provide_cluster(view, member, parts)
 
     async def start(self, listen: str) -> None:
-        """Raises ConfigError when `metrics.listen` cannot be had."""
+        """Raises ConfigError if `metrics.listen` cannot be bound."""
         if listen:
             self._lag.start(asyncio.get_running_loop())
             await self.endpoint.start(listen)
@@ -148,7 +148,8 @@ class BrokerMetrics:
             return ((p, p.info) for p in partitions.all() if p.is_leader and p.info is not None)
 
         def spare(partition: Partition, info: PartitionInfo) -> int:
-            """In-sync replicas beyond what acks=all needs; Kafka asks for no more than there are replicas."""
+            """In-sync replicas beyond min.insync.replicas, which counts at most as the number of replicas, as in
+            Kafka."""
             return len(info.isr) - min(partition.log.config.min_insync_replicas, len(info.replicas))
 
         def replicated() -> Rows:

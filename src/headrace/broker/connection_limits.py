@@ -18,7 +18,7 @@ def connection_limits(config: BrokerConfig) -> ConnectionLimits:
         per_ip_overrides=_limits_of_addresses(config.max_connections_per_ip_overrides),
         idle_ms=config.connections_max_idle_ms,
         send_buffer_bytes=config.socket_send_buffer_bytes,
-        # Kafka's default of 50 is small for clients that all come back at once after a restart.
+        # Kafka's default of 50 is small when all clients reconnect at once after a restart.
         backlog=max(ConnectionLimits.backlog, config.socket_listen_backlog_size),
     )
 
@@ -31,9 +31,9 @@ def _limits_of_addresses(text: str) -> dict[str, int]:
     return limits
 
 
-@functools.cache  # settings change often, the names in them seldom
+@functools.cache  # cached: settings change often, their host names seldom
 def _addresses(host: str) -> frozenset[str]:
-    """As in Kafka, an address may be given by a name."""
+    """As in Kafka, a host name is allowed."""
     try:
         return frozenset(str(found[4][0]) for found in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP))
     except OSError as error:

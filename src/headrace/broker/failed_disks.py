@@ -29,7 +29,7 @@ class HeldLog(Protocol):
 
 
 class ToController(Protocol):
-    """What is needed of ControllerGateway."""
+    """The part of ControllerGateway that reports need."""
 
     async def replicas_lost(self, lost: list[TopicPartition], /) -> None: ...
 
@@ -42,7 +42,7 @@ class FailedDisks:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self) -> None:
-        """A disk failed, or this broker is registered anew."""
+        """A disk failed, or this broker has registered again."""
         self._untold = bool(self._lost())
         if self._untold and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._tell(), name="failed disk to the controller")

@@ -36,8 +36,8 @@ _HOLDER: Final = "headrace security add-user"
 async def write_users(
     config: BrokerConfig, users: Sequence[ScramUser], cluster_id: str | None = None, *, keep_existing: bool = False
 ) -> str:
-    """Gives the cluster's id. `cluster_id`: of a new cluster. `keep_existing`: users that are known keep their
-    passwords. Raises Fault; then no user has been written."""
+    """Returns the cluster id. `cluster_id`: for a new cluster. `keep_existing`: existing users keep their passwords.
+    After a Fault no user has been written."""
     claim = LockedDirectories(config.log_dirs, _HOLDER)
     try:
         owner = owner_of(claim, config)

@@ -22,15 +22,15 @@ from headrace.telemetry import set_up_logging
 
 log = logging.getLogger("headrace.broker")
 
-# Who runs us in a group of processes (timeout, a shell, a supervisor) often signals the group as well as us: signals
-# that come together are one request to stop, and only one that comes later is somebody who does not want to wait.
+# A parent (timeout, a shell, a supervisor) often signals the process group as well as the broker. Signals that come
+# together are one request to stop; only a later one means that the operator does not want to wait.
 _ONE_REQUEST_SECONDS: Final = 0.3
-# Requests leave no cycles behind, so the collector finds little: by default it would look every few requests.
+# Requests leave no reference cycles, so the collector finds little; by default it would run every few requests.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
 
 
 def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
-    """Runs until a signal; the exit code."""
+    """Runs until a signal. Returns the exit code."""
     set_up_logging("WARN" if quiet else config.log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
@@ -43,11 +43,11 @@ def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = F
 
 
 def allow_open_files() -> None:
-    """As many as the system lets this process have: shells often begin with 1,024, and partitions and connections
-    need one each. (The Java machine does the same for Kafka.)"""
+    """Raises the limit of open files to the hard limit: shells often start with 1,024, and each partition and
+    connection needs one. (The Java machine does the same for Kafka.)"""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(OSError, ValueError):  # where "unlimited" is more than the system has
+        with contextlib.suppress(OSError, ValueError):  # on systems where "unlimited" is above the kernel's limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
@@ -77,7 +77,7 @@ async def _serve(config: BrokerConfig, started: float) -> int:
         took_ms = (time.perf_counter() - started) * 1000
         where = ", ".join(str(listener) for listener in broker.listeners.advertised)
         data = ", ".join(config.log_dirs)
-        # What was loaded by now stays for good: the collector need not walk it again and again while we serve.
+        # Objects loaded by now are permanent: the collector need not traverse them again.
         gc.freeze()
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()

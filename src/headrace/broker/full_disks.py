@@ -17,7 +17,7 @@ from headrace.replication.replica import Replica
 
 log = logging.getLogger("headrace.broker")
 
-# Writes fail by the thousand on a full disk; one word a second is enough.
+# Thousands of writes fail on a full disk; one report a second is enough.
 _PAUSE_S: Final = 1.0
 
 
@@ -30,7 +30,7 @@ class FullDisks:
     def no_room_for(self, replica: Replica) -> None:
         known = self._gateway.view.current.partition(replica.topic, replica.index)
         if known is None or len(known.isr) < 2:
-            return  # nobody else could go on
+            return  # no other replica could lead
         self._full.add(TopicPartition(replica.topic, replica.index))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._tell(), name="full disk to the controller")

@@ -22,7 +22,7 @@ from headrace.wire.entities import Body, Entity
 
 log = logging.getLogger(__name__)
 
-# Other brokers follow within milliseconds; one that takes longer than this is in trouble of its own.
+# Other brokers follow within milliseconds; one that takes longer than this has a problem of its own.
 _FORGOTTEN_WITHIN_S: Final = 3.0
 _ASK_AGAIN_AFTER_S: Final = 0.01
 
@@ -38,7 +38,8 @@ def led_topics(image: ClusterImage, broker_id: int) -> frozenset[str]:
 async def wait_until_clients_are_redirected(
     view: ClusterView, peers: Peers, broker_id: int, topics: Collection[str], within_s: float = _FORGOTTEN_WITHIN_S
 ) -> bool:
-    """Whether all other brokers name other leaders for what this one led of `topics`, in time."""
+    """Waits until all other brokers name new leaders for this broker's partitions of `topics`. False after the
+    timeout."""
     try:
         async with asyncio.timeout(within_s):
             await view.wait_until(lambda image: not leads_movable(image, broker_id), within_s)
@@ -54,7 +55,7 @@ async def wait_until_clients_are_redirected(
 
 
 def _led(image: ClusterImage, broker_id: int, topics: Collection[str]) -> set[tuple[str, int]]:
-    """What stays with us to the end, because nobody else can lead it."""
+    """Partitions that stay here to the end, because no other replica can lead them."""
     found = set()
     for name in topics:
         topic = image.topics.get(name)

@@ -30,7 +30,7 @@ _Facts = TypeVarTuple("_Facts")
 _FLUSH_EVERY_MS: Final = 1_000
 _EPOCHS_EVERY_MS: Final = 1_000
 _PURGE_EVERY_MS: Final = 5_000
-# Logs that lose old segments before requests get their turn: half a millisecond each.
+# Number of logs in one turn of retention before requests run: half a millisecond each.
 _LOGS_AT_A_STRETCH: Final = 50
 # New logs whose files are made at a time, and the pause for everybody else that follows: about half of the loop's time.
 _FILES_MADE_AT_ONCE: Final = 8
@@ -108,7 +108,7 @@ class Housekeeping:
                 await asyncio.sleep(pause / 1000)
                 try:
                     await duty()
-                except Exception:  # the boundary of a duty: one that fails must not end the broker's other duties
+                except Exception:  # boundary of a job: a failure must not end the other jobs
                     log.exception("%s failed; it is tried again", name)
 
         self._tasks.append(asyncio.create_task(run(), name=f"housekeeping: {name}"))
@@ -129,7 +129,7 @@ class Housekeeping:
         # On the loop, which owns them, and as new files are made: the others have half of its time meanwhile.
         saved = 0
         for one in self._log_dirs.logs():
-            with contextlib.suppress(StorageFault):  # has taken the directory offline
+            with contextlib.suppress(StorageFault):  # the directory is offline now
                 saved += one.save_epochs()
             if saved >= _FILES_MADE_AT_ONCE:
                 saved = 0
@@ -149,7 +149,7 @@ class Housekeeping:
                 self._log_dirs.take_offline(directory, fault.message)
 
     async def _retention(self) -> None:
-        # Topics that were made together grow old together: hundreds of logs may lose a segment in one round.
+        # Hundreds of topics that were created together may lose a segment in the same round.
         deleted = 0
         for at, count in enumerate(self._log_dirs.retention(now_ms()), start=1):
             deleted += count
@@ -162,7 +162,7 @@ class Housekeeping:
         self._log_dirs.expire_producers(now_ms(), self._config().producer_id_expiration_ms)
 
     async def _purge(self) -> None:
-        # A large file takes its file system a while.
+        # Deleting a large file takes time.
         for path in self._log_dirs.trash.take_due(now_ms()):
             await self._in_thread(remove, path)
 

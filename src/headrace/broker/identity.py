@@ -39,7 +39,7 @@ from headrace.storage.files import partition_of_directory
 if TYPE_CHECKING:
     from headrace.coordination.zookeeper import ZooKeeperStore
 
-# Kafka's tools list partitions by directory names, so the broker's own state has a name that is none.
+# Kafka's tools take directory names for partitions, so the broker's own directory has a name that is no partition.
 STORE_DIRECTORY: Final = ".coordination"
 FIRST_BROKER_ID: Final = 0
 
@@ -51,11 +51,11 @@ class LockedDirectories:
 
     def __init__(self, directories: Iterable[str | Path], holder: str) -> None:
         self.directories = [LogDir(Path(path)) for path in directories]
-        # What the embedded store says that was found in one of them.
+        # The embedded store that was found in one of them.
         self.stored: StoredTree | None = None
         try:
             self.facts = [self._facts(directory, holder) for directory in self.directories]
-        except BaseException:  # the directories must not stay locked, whatever it was
+        except BaseException:  # on any error the directories must not stay locked
             self.release()
             raise
 
@@ -83,7 +83,7 @@ class LockedDirectories:
         store = self._store_facts(directory.path / STORE_DIRECTORY)
         home = identity.home if identity is not None else None
         if home is None and store is None and (directory.path / f"{STORE_DIRECTORY}{MOVED_SUFFIX}").exists():
-            home = StoreOwner(ZOOKEEPER, "")  # moved before directories said where to
+            home = StoreOwner(ZOOKEEPER, "")  # moved by a release that did not record the target
         return DirectoryFacts(
             path,
             identity.node_id if identity is not None else None,
@@ -108,7 +108,7 @@ class LockedDirectories:
 
 
 def _nested(directory: Path) -> str | None:
-    """The log directory that this one is in, or that is in this one, where either would take the other for a log."""
+    """A log directory that contains this one or is inside it: one would take the other for a log."""
     around = log_directory_around(directory)
     if around is not None and partition_of_directory(directory.absolute().relative_to(around).parts[0]) is not None:
         return f"{directory} is inside {around}, the log directory of another broker"
@@ -126,7 +126,7 @@ def claim_directories(config: BrokerConfig) -> LockedDirectories:
 
 
 def owner_of(claim: LockedDirectories, config: BrokerConfig) -> Owner:
-    """Raises StorageFault when the directories are not all this broker's, or it may not serve them alone."""
+    """Raises StorageFault if a directory belongs to another broker, or needs another store."""
     owner = agree(claim.facts, None if config.broker_id < 0 else config.broker_id)
     if config.stands_alone:
         check_alone(owner)
@@ -134,14 +134,14 @@ def owner_of(claim: LockedDirectories, config: BrokerConfig) -> Owner:
 
 
 def home_of(config: BrokerConfig) -> StoreOwner:
-    """What the directories say of their store once the broker serves."""
+    """The note about the store in the directories of a serving broker."""
     if config.stands_alone:
         return StoreOwner(EMBEDDED, now_text())
     return StoreOwner(ZOOKEEPER, now_text(), connect_string(config))
 
 
 def open_embedded(claim: LockedDirectories, owner: Owner) -> EmbeddedStore:
-    """The store of the directories; of a new broker, in the first of them."""
+    """Opens the store of the directories; for a new broker, in the first of them."""
     where = owner.store.path if owner.store is not None else claim.directories[0].path / STORE_DIRECTORY
     return EmbeddedStore(Path(where), stored=claim.stored)
 

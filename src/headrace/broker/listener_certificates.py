@@ -25,12 +25,12 @@ log = logging.getLogger("headrace.broker")
 
 _LOOK_EVERY_S: Final = 2.0
 _WARN_EVERY: Final = datetime.timedelta(days=1)
-# A file as it was last seen: when it was changed, its size and its inode. None while there is no such file.
+# State of a file at the last check: modification time, size and inode. None if it does not exist.
 _Stamp = tuple[int, int, int] | None
 
 
 class ListenerCertificates:
-    """By listener. Owned by the event loop."""
+    """Certificates by listener. Owned by the event loop."""
 
     def __init__(self, connections: Listeners) -> None:
         self._connections = connections
@@ -41,14 +41,14 @@ class ListenerCertificates:
 
     def protect(self, name: str, security: ListenerSecurity) -> None:
         """Loads the certificate of a listener. `ConfigError` when it cannot be used; one that has expired is served."""
-        from headrace.security.tls.server_context import ListenerTls  # brokers without TLS do not pay for loading it
+        from headrace.security.tls.server_context import ListenerTls  # imported here: brokers without TLS start faster
 
         self._seen[name] = _stamps(security)
         self._of[name] = tls = ListenerTls(security)
         self._connections.encrypt(name, tls)
 
     def follow(self, live: LiveConfig) -> None:
-        """Takes the dynamic settings of now and of later."""
+        """Applies the current and later dynamic settings."""
         if self._of:
             self._settings_changed(live())
             live.subscribe(self._settings_changed)
@@ -116,7 +116,7 @@ class ListenerCertificates:
             self._warned = None
 
     def _warn(self) -> None:
-        """Says once a day which certificates are not valid, or not for long."""
+        """Logs once a day the certificates that are invalid or expire soon."""
         from headrace.security.tls.expiry import validity_warning
 
         now = datetime.datetime.now(datetime.UTC)

@@ -17,7 +17,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class BrokerPeers:
-    """Owned by the event loop. A broker that stands alone never opens anything here."""
+    """Owned by the event loop. A standalone broker never opens a connection here."""
 
     def __init__(self, view: ClusterView, listener: str, security: ClientSecurity | None = None) -> None:
         self._view = view

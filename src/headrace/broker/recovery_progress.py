@@ -19,7 +19,7 @@ _EVERY_S: Final = 5.0
 
 
 class RecoveryProgress:
-    """Told by the threads that check."""
+    """Called by the recovery threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -60,7 +60,7 @@ _BLOCK: Final = 1000  # of producer ids
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What the new store begins with."""
+    """Initial content of the new store."""
 
     name: str
     tree: Tree
@@ -69,7 +69,7 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """What was done. `basis` says where the state came from, `replaced` where the former store is now."""
+    """Result. `basis`: where the state came from. `replaced`: where the former store is now."""
 
     broker_id: int
     cluster_id: str
@@ -80,10 +80,10 @@ class Standalone:
 
 
 async def make_standalone(config: BrokerConfig) -> Standalone:
-    """For the directories in `log.dirs`; `zookeeper.connect` brings the state back from there. Raises Fault."""
+    """For the directories in `log.dirs`; with `zookeeper.connect` the state is copied from there. Raises Fault."""
     claim = LockedDirectories(config.log_dirs, "headrace log standalone")
     try:
-        # A missing or damaged meta.properties, and logs without a store, are what this is for.
+        # Repairs a missing or damaged meta.properties, and logs without a store.
         facts = [replace(one, identity_damage=None, logs=0) for one in claim.facts]
         owner = agree(facts, None if config.broker_id < 0 else config.broker_id)
         basis = await _from_ensemble(config, claim, owner)
@@ -99,7 +99,7 @@ async def make_standalone(config: BrokerConfig) -> Standalone:
 
 
 async def _from_ensemble(config: BrokerConfig, claim: LockedDirectories, owner: Owner) -> InitialState | None:
-    """None without an ensemble, or when a move to it never got as far as making it the owner."""
+    """None without an ensemble, or if a move to it was never completed."""
     if config.stands_alone:
         return None
     from headrace.coordination.zookeeper import open_zookeeper
@@ -145,7 +145,7 @@ async def _note_move(store: Store, image: Node, here: str) -> None:
     try:
         await store.multi([Check(paths.IMAGE, image.version), Create(paths.MOVED, note)])
     except NodeExists:
-        pass  # by a run of this command before
+        pass  # by an earlier run of this command
     except BadVersion:
         raise StorageFault(
             "the cluster changed while its state was read: stop all its brokers, and try again"
@@ -153,7 +153,7 @@ async def _note_move(store: Store, image: Node, here: str) -> None:
 
 
 def _from_directories(claim: LockedDirectories) -> InitialState | None:
-    """The intact part of the newest embedded store that is in the directories, one that was put away included."""
+    """The intact part of the newest embedded store in the directories, including renamed ones."""
     for directory in claim.directories:
         found = [directory.path / STORE_DIRECTORY]
         found += sorted(
@@ -172,7 +172,7 @@ def _from_directories(claim: LockedDirectories) -> InitialState | None:
 
 
 def _rename_cluster(tree: Tree, owner: Owner) -> None:
-    """A directory that leaves its cluster without the cluster's state begins a new one: two must not have one id."""
+    """A directory that leaves its cluster without the cluster's state gets a new cluster id: ids must be unique."""
     node = tree.nodes.get(paths.CLUSTER_ID)
     if node is not None and owner.kind != EMBEDDED:
         data = codecs.to_json({"version": "1", "id": uuid_to_text(new_topic_id())})
@@ -185,7 +185,7 @@ def _rename_cluster(tree: Tree, owner: Owner) -> None:
 async def _stand_alone(claim: LockedDirectories, owner: Owner, basis: InitialState, wanted_id: int) -> Standalone:
     home = Path(owner.store.path).parent if owner.store is not None else claim.directories[0].path
     broker_id = owner.node_id if owner.node_id is not None else max(wanted_id, FIRST_BROKER_ID)
-    shutil.rmtree(home / _NEW_STORE, ignore_errors=True)  # of a run that was interrupted
+    shutil.rmtree(home / _NEW_STORE, ignore_errors=True)  # from an interrupted run
     write_store(home / _NEW_STORE, basis.tree, basis.last_id)
     store = EmbeddedStore(home / _NEW_STORE)
     try:
@@ -222,8 +222,8 @@ def _logs_on_disk(claim: LockedDirectories) -> Iterator[LogOnDisk]:
 async def _write(store: Store, image: ClusterImage, findings: Findings, broker_id: int) -> ClusterImage:
     if not findings.changes:
         return image
-    # The store may have lost the blocks of producer ids that were given out. An id that comes twice would make the
-    # broker take new records for old ones; no block has ever reached the microseconds of the present.
+    # The store may have lost allocated blocks of producer ids. With a reused id the broker would take new records for
+    # duplicates. The current time in microseconds is above every block that was ever allocated.
     first = time.time_ns() // 1000 // _BLOCK * _BLOCK
     changes = [*findings.changes, ProducerIdsAllocated(broker_id, first, first + _BLOCK)]
     after = apply(image, changes, image.version + 1)

@@ -27,7 +27,7 @@ async def create_acls(client: ClusterClient, acls: Sequence[Acl]) -> None:
 
 
 async def delete_acls(client: ClusterClient, filters: Sequence[AclFilter]) -> list[Acl]:
-    """The ACLs that were deleted."""
+    """Returns the deleted ACLs."""
     answer = await client.to_controller(ApiKey.DELETE_ACLS, {"filters": [_filter(one) for one in filters]})
     deleted: dict[Acl, None] = {}
     for result in answer.filter_results:

@@ -29,7 +29,7 @@ from headrace.wire.entities import Body, Entity
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
-# "Not now" answers while leadership or coordinators move; the wait between tries is short because moves are.
+# Retriable errors while leadership or coordinators move; the delay is short because moves are.
 _TRANSIENT: Final = frozenset(
     {
         ErrorCode.coordinator_not_available,
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(slots=True)
 class Metadata:
-    """The last Metadata answer, in the terms callers need."""
+    """The last Metadata answer."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -64,7 +64,7 @@ class Metadata:
 
 
 def parse_bootstrap(text: str) -> list[tuple[str, int]]:
-    """`host:port,[::1]:port,host` → addresses; a missing port is 9092. Raises ValueError naming the bad part."""
+    """`host:port,[::1]:port,host` → addresses; a missing port is 9092. Raises ValueError with the bad part."""
     addresses = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         bare = part.split("://", 1)[-1]
@@ -129,8 +129,8 @@ class ClusterClient:
         raise Unreachable("; ".join(failures))
 
     async def _first_contact(self, host: str, port: int) -> Connection:
-        """A server of another kind closes the connection or waits for more, so an address that fails or takes long is
-        looked at again, and the error names what is there."""
+        """A server of another protocol closes the connection or waits for more bytes. So an address that fails or takes
+        long is probed again, and the error names the server that is there."""
         opening = asyncio.create_task(self._open(host, port))
         try:
             async with asyncio.timeout(_PROMPT_SECONDS):
@@ -163,7 +163,7 @@ class ClusterClient:
             return opened
 
     async def refresh(self, topics: Iterable[str] | None = None, *, allow_auto_creation: bool = False) -> Metadata:
-        """Asks again; `topics=None` means all of them, `()` none."""
+        """Refreshes the metadata; `topics=None` means all topics, `()` none."""
         connection = await self.any_connection()
         wanted = None if topics is None else [{"topic_id": None, "name": name} for name in topics]
         answer = await connection.request(
@@ -183,7 +183,7 @@ class ClusterClient:
     async def request(
         self, api_key: int, body: Body, *, node: int | None = None, **options: Unpack[RequestOptions]
     ) -> Entity:
-        """To one broker by id, or to any."""
+        """Sends a request to one broker by id, or to any."""
         connection = await (self.any_connection() if node is None else self.connection(node))
         options.setdefault("timeout", self.timeout)
         return await connection.request(api_key, body, **options)
@@ -238,7 +238,7 @@ class ClusterClient:
 
 
 def check(code: int, message: str | None, what: str) -> None:
-    """Raises the fault that an answer's error code means; `what` names the thing asked for."""
+    """Raises the fault of an answer's error code; `what` names the resource."""
     error = ErrorCode(code)
     if error is not ErrorCode.none:
         raise Refused(error, f"{what}: {message or error.name}")

@@ -27,9 +27,9 @@ from headrace.wire.apis import ApiKey, api_name
 from headrace.wire.entities import Body, Entity
 
 _LENGTH: Final = struct.Struct(">i")
-# The highest version of each API that we speak is the highest that kio knows; these are held back on purpose.
+# By default the client uses the highest version that kio supports; these APIs have a lower limit.
 _VERSION_CEILINGS: Final = {
-    # v4+ of AddPartitionsToTxn is for brokers only and needs cluster rights: callers ask for it by number.
+    # v4+ of AddPartitionsToTxn is for brokers only and needs cluster rights: callers pass the version.
     24: 3,
 }
 _MAX_ANSWER_BYTES: Final = 1 << 30
@@ -45,7 +45,7 @@ class _Frames(asyncio.Protocol):
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's, they only behave like them.
+        # uvloop's transports are not subclasses of asyncio's.
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class _Frames(asyncio.Protocol):
 
 
 class RequestOptions(TypedDict, total=False):
-    """What `Connection.request` takes by name."""
+    """Keyword arguments of `Connection.request`."""
 
     version: int | None
     at_most: int | None
@@ -114,10 +114,10 @@ class Connection:
         unconfirmed_s: float | None = None,
         security: ClientSecurity | None = None,
     ) -> Connection:
-        """Connects and learns which versions the broker speaks. Raises Unreachable with the address it tried.
+        """Connects and negotiates versions. Raises Unreachable with the address.
 
-        `unconfirmed_s`: the connection counts as lost when the other side's kernel confirms nothing for so long. So a
-        network that drops everything is told from a broker that takes its time. Raises Refused when the login fails.
+        `unconfirmed_s`: the connection is lost if the peer's kernel confirms nothing for this long. So a network fault
+        is distinguished from a slow broker. Raises Refused when the login fails.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -133,7 +133,7 @@ class Connection:
                 await connection._negotiate()
             if security is not None and security.uses_sasl:
                 connection._renew_at = await log_in(connection._ask_to_log_in, security, connection.address)
-        except BaseException:  # also a cancelled login: the socket must not stay open
+        except BaseException:  # also after a cancelled login: the socket must not stay open
             await connection.close()
             raise
         return connection
@@ -142,7 +142,7 @@ class Connection:
         return await self.request(api_key, body, version=version)
 
     def _lost_when_unconfirmed_for(self, seconds: float) -> None:
-        option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux has it
+        option = getattr(socket, "TCP_USER_TIMEOUT", None)  # on Linux only
         assert self._frames.transport is not None
         endpoint = self._frames.transport.get_extra_info("socket")
         if option is not None and endpoint is not None:
@@ -153,7 +153,7 @@ class Connection:
         answer = None
         for version in (4, 3, 0):
             frame = await self.request_frame(ApiKey.API_VERSIONS, version, body)
-            # A broker that does not know the version answers in the form of v0 with error 35.
+            # A broker that does not support the version answers with v0 and error 35.
             if int.from_bytes(frame[4:6], "big", signed=True) == 35:
                 continue
             _, answer = codec.read_response(ApiKey.API_VERSIONS, version, frame)
@@ -169,13 +169,13 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether a request needs a new connection: this one is lost, or its session ends soon and nothing waits."""
+        """Whether a request needs a new connection: this one is lost, or its session ends soon and no request waits."""
         if self._renew_at is not None and not self._frames.waiting:
             return self._frames.lost is not None or asyncio.get_running_loop().time() >= self._renew_at
         return self._frames.lost is not None
 
     def version_for(self, api_key: int, at_most: int | None = None) -> int:
-        """The highest version both sides speak. Raises Unsupported."""
+        """The highest version that both sides support. Raises Unsupported."""
         if api_key not in self.versions:
             raise Unsupported(f"{self.address} does not serve {api_name(api_key)}")
         lowest, highest = self.versions[api_key]
@@ -205,7 +205,7 @@ class Connection:
     async def request_frame(
         self, api_key: int, version: int, body: Body, *, timeout: float | None = None
     ) -> memoryview:
-        """Sends one request and gives the raw answer (correlation id first, no length prefix)."""
+        """Sends one request and returns the raw answer (correlation id first, no length prefix)."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = codec.encode_request(api_key, version, self._correlation_id, self.client_id, body)
         return await self.send_frame(frame, timeout=timeout, what=api_name(api_key))
@@ -213,7 +213,7 @@ class Connection:
     async def send_frame(
         self, frame: bytes | bytearray, *, timeout: float | None = None, what: str = "request"
     ) -> memoryview:
-        """Sends a frame already encoded (length prefix included) and gives the raw answer."""
+        """Sends an encoded frame (length prefix included) and returns the raw answer."""
         if self._frames.lost is not None:
             raise Unreachable(f"{self.address}: {self._frames.lost}")
         assert self._frames.transport is not None

@@ -13,9 +13,9 @@ from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 from headrace.wire.entities import Body, Entity
 
-# Sends a request of this API and version, and gives kio's entity of the answer.
+# Sends a request of this API and version. Returns kio's entity of the answer.
 Ask = Callable[[ApiKey, int, Body], Awaitable[Entity]]
-# A session with an end (KIP-368) is left for a new connection when this part of it is over.
+# The client opens a new connection after this part of a session with an end (KIP-368).
 _USED_PART_OF_SESSION: Final = 0.85
 
 
@@ -45,7 +45,7 @@ async def log_in(ask: Ask, security: ClientSecurity, address: str) -> float | No
 
 
 def _next_token(tokens: Generator[bytes, bytes, None], theirs: bytes | None) -> bytes | None:
-    """Our next token after the broker's, or None at the end: a StopIteration cannot leave a thread."""
+    """The next token of the client, or None at the end: a StopIteration cannot leave a thread."""
     try:
         return next(tokens) if theirs is None else tokens.send(theirs)
     except StopIteration:
@@ -53,7 +53,7 @@ def _next_token(tokens: Generator[bytes, bytes, None], theirs: bytes | None) -> 
 
 
 def encryption(host: str, security: ClientSecurity | None) -> dict[str, Any]:
-    """What `create_connection` needs for TLS."""
+    """Arguments of `create_connection` for TLS."""
     if security is None or not security.encrypted:
         return {}
     return {"ssl": security.tls_context(), "server_hostname": host}

@@ -13,7 +13,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-# Names that people may use for the special times.
+# Names of the special times.
 SPECIAL_TIMES: Final = {
     "latest": LATEST,
     "earliest": EARLIEST,
@@ -38,7 +38,7 @@ async def list_offsets(
     *,
     isolation_level: int = 0,
 ) -> dict[TopicPartition, FoundOffset | Fault]:
-    """For each partition the offset at its time, or the fault that kept it from being known."""
+    """For each partition the offset at its time, or its fault."""
     by_leader: dict[int, list[TopicPartition]] = {}
     found: dict[TopicPartition, FoundOffset | Fault] = {}
     for partition in times:

@@ -45,11 +45,11 @@ class ScramUser:
 
     @property
     def number(self) -> int:
-        """Of the mechanism, in requests."""
+        """Number of the mechanism in requests."""
         return int(SCRAM_MECHANISMS[self.mechanism])
 
     def upsertion(self) -> Body:
-        """As AlterUserScramCredentials takes it."""
+        """As a row of AlterUserScramCredentials."""
         return {
             "name": self.name,
             "mechanism": self.number,

@@ -58,7 +58,7 @@ class ClientSecurity:
         if protocol.startswith("SASL"):
             mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
             if not mechanism:
-                # Kafka's default, GSSAPI, cannot be had here; and guessing PLAIN would send a password in the clear.
+                # Kafka's default GSSAPI is not supported, and a default of PLAIN would send a password in the clear.
                 raise _wrong(
                     f"security.protocol={protocol} needs sasl.mechanism: one of {', '.join(CLIENT_MECHANISMS)}"
                 )
@@ -82,7 +82,7 @@ class ClientSecurity:
         return self.protocol.endswith("SSL")
 
     def tls_context(self) -> ssl.SSLContext:
-        # Loaded when needed: it is a third of what a short-lived planning process imports.
+        # Imported when needed: it is a third of the imports of a short-lived planning process.
         import ssl
 
         if not (_is_pem_file(self.truststore) and _is_pem_file(self.keystore)):
@@ -106,13 +106,13 @@ class ClientSecurity:
         return context
 
     def trusted_pem(self) -> str:
-        """The trusted certificates as text, whatever store they are in."""
+        """The trusted certificates as PEM text, from any type of store."""
         from headrace.security.tls.material import load_trusted, pem_of
 
         return pem_of(load_trusted(self.truststore))
 
     def key_and_chain_pem(self) -> tuple[str, str]:
-        """The private key, not encrypted, and its certificates as text, whatever store they are in."""
+        """The decrypted private key and its certificates as PEM text, from any type of store."""
         from headrace.security.tls.material import load_key_material
 
         material = load_key_material(self.keystore)
@@ -141,7 +141,7 @@ class ClientSecurity:
         return client_tokens(SaslCredentials(self.mechanism, self.username, self.password, self.by_token))
 
     def authenticate(self, exchange: Callable[[bytes], bytes]) -> None:
-        """Runs the mechanism; `exchange` sends our bytes and gives the server's."""
+        """Runs the mechanism; `exchange` sends our bytes and returns the server's."""
         tokens = self.tokens()
         try:
             ours = next(tokens)
@@ -154,12 +154,12 @@ class ClientSecurity:
 
 
 def _why(error: OSError) -> str:
-    """OpenSSL's own words come with the place in its source."""
+    """OpenSSL's message without the position in its source."""
     return re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", error.strerror or str(error)) or "no PEM, or a wrong password"
 
 
 def _is_pem_file(store: StoreSettings) -> bool:
-    """Whether OpenSSL reads a store by itself, or there is none."""
+    """Whether the store is a PEM file that OpenSSL reads itself, or there is no store."""
     return not store.is_given or (store.location is not None and store.type == "PEM")
 
 

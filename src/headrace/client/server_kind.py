@@ -18,7 +18,7 @@ from typing import Final
 from headrace.client.errors import Unreachable
 from headrace.wire.apis import ApiKey
 
-# How long a server may take to answer a question in its own protocol.
+# How long a server may take to answer in its own protocol.
 _ANSWER_S: Final = 1.0
 _CORRELATION_ID: Final = 0x48656164
 _NO_CLIENT_ID: Final = -1
@@ -40,7 +40,9 @@ def connect_trouble(host: str, port: int, error: OSError, timeout_s: float) -> s
         return f"the host name {host!r} is not known here"
     if isinstance(error, TimeoutError):
         return f"{host}:{port} does not answer within {timeout_s:g} s"
-    untrusted = getattr(error, "verify_message", None)  # of ssl.SSLCertVerificationError, which need not be loaded
+    untrusted = getattr(
+        error, "verify_message", None
+    )  # attribute of ssl.SSLCertVerificationError; avoids the import of ssl
     if untrusted:
         return (
             f"{host}:{port} shows a certificate that is not trusted ({untrusted}): give the authority that signed it "
@@ -53,7 +55,7 @@ def connect_trouble(host: str, port: int, error: OSError, timeout_s: float) -> s
 
 
 def trouble_with(host: str, port: int, *, timeout_s: float = 10.0, encrypted: bool = False) -> str | None:
-    """Why a Kafka client cannot use this address; None when a broker answers, or nothing certain is known."""
+    """Why a Kafka client cannot use this address; None if a broker answers, or the reason is unknown."""
     try:
         kind = server_kind(host, port, timeout_s)
     except OSError as error:
@@ -69,7 +71,7 @@ def trouble_with(host: str, port: int, *, timeout_s: float = 10.0, encrypted: bo
 
 
 def require_broker(addresses: Iterable[tuple[str, int]], *, timeout_s: float = 10.0, encrypted: bool = False) -> None:
-    """Raises Unreachable with the trouble of every address when no client can use any of them."""
+    """Raises Unreachable with the reason for every address if none is usable."""
     found = []
     for host, port in addresses:
         trouble = trouble_with(host, port, timeout_s=timeout_s, encrypted=encrypted)
@@ -80,13 +82,13 @@ def require_broker(addresses: Iterable[tuple[str, int]], *, timeout_s: float = 1
 
 
 def server_kind(host: str, port: int, timeout_s: float) -> ServerKind:
-    """Raises OSError when no connection can be opened."""
+    """Raises OSError if no connection can be opened."""
     answer = _ask(host, port, struct.pack(">i", len(_ANY_BROKER)) + _ANY_BROKER, 8, timeout_s)
     if answer[4:] == struct.pack(">i", _CORRELATION_ID):
         return ServerKind.KAFKA
     if answer.startswith(_TLS_ALERT):
         return ServerKind.TLS
-    # The only four-letter command that ZooKeeper answers without configuration; a refusal to answer it names it too.
+    # The only four-letter command that ZooKeeper answers by default; its refusal identifies ZooKeeper too.
     if _ask(host, port, b"srvr", 64, timeout_s).lower().startswith((b"zookeeper", b"this zookeeper", b"srvr is not")):
         return ServerKind.ZOOKEEPER
     if answer.startswith(b"HTTP/") or _ask(host, port, b"HEAD / HTTP/1.0\r\n\r\n", 5, timeout_s) == b"HTTP/":
@@ -95,7 +97,7 @@ def server_kind(host: str, port: int, timeout_s: float) -> ServerKind:
 
 
 def _ask(host: str, port: int, question: bytes, size: int, timeout_s: float) -> bytes:
-    """The first `size` bytes of the answer, fewer when the server closes the connection or falls silent."""
+    """The first `size` bytes of the answer, fewer if the server closes the connection or stops sending."""
     received = b""
     with socket.create_connection((host, port), timeout=timeout_s) as connection:
         connection.settimeout(min(timeout_s, _ANSWER_S))
@@ -104,7 +106,7 @@ def _ask(host: str, port: int, question: bytes, size: int, timeout_s: float) -> 
             while len(received) < size and (part := connection.recv(size - len(received))):
                 received += part
         except OSError:
-            pass  # closed or silent; what came is what there is
+            pass  # closed or silent: use the received bytes
     return received
 
 
@@ -115,7 +117,7 @@ def _speaks_tls(host: str, port: int, timeout_s: float) -> bool:
         with socket.create_connection((host, port), timeout=min(timeout_s, _ANSWER_S)) as plain:
             context.wrap_socket(plain, server_hostname=host).close()
     except ssl.SSLError as error:
-        # A server that asks for a client's certificate speaks TLS too; one that does not speak it gives garbage.
+        # A server that requires a client certificate uses TLS too; another server sends other bytes.
         return "CERTIFICATE" in str(error).upper()
     except OSError:
         return False

@@ -22,7 +22,7 @@ def shown_certificate(host: str, port: int, timeout_s: float) -> ShownCertificat
 
     from headrace.security.tls.expiry import validity_warning
 
-    # Looked at, and not relied on: nothing is sent to this server.
+    # Not verified: the certificate is only shown, and nothing is sent to this server.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-# Small enough to be cheap for many talking at once, large enough that a burst of small requests comes in by one call.
+# Small enough for many active connections, large enough to receive a burst of small requests with one call.
 SMALLEST_BYTES: Final = 64 * 1024
-# What is kept for reuse when nobody needs it; more goes back to the system.
+# Bytes kept for reuse; the rest is returned to the system.
 KEPT_BYTES: Final = 16 * 1024 * 1024
-# What large frames of all connections may hold together before further ones wait; a single frame always gets its turn.
+# Memory for large frames of all connections together; further ones wait. A single frame always gets its memory.
 LARGEST_TOTAL_BYTES: Final = 512 * 1024 * 1024
 
 

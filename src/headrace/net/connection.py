@@ -32,13 +32,13 @@ from headrace.net.traffic import Traffic
 log = logging.getLogger("headrace.net")
 
 _read_length: Final = struct.Struct(">i").unpack_from
-# Answers that a client has not taken yet before its next request waits.
+# Unread answers of a client before its next request waits.
 _UNSENT_LIMIT_BYTES: Final = 256 * 1024
-# Acknowledgements that may be outstanding on one connection; clients keep 5, load generators a few dozen.
+# Outstanding acknowledgements of one connection; clients have up to 5, load generators a few dozen.
 _OVERLAPPING_LIMIT: Final = 256
-# Frames served before others have their turn: a client may send thousands of small ones at once.
+# Frames in one turn before other connections run: a client may send thousands of small ones at once.
 _FRAMES_IN_A_TURN: Final = 64
-# How long a large frame waits before it asks again for memory that others have now.
+# How long a large frame waits before it asks again for memory.
 _WAIT_FOR_MEMORY_MS: Final = 50
 
 Serve = Callable[[memoryview, "Connection"], Reply]
@@ -87,17 +87,17 @@ class Connection:
         on_closed: Callable[[Connection], None],
         max_login_bytes: int | None = None,
     ) -> None:
-        """`max_login_bytes` is given where the listener wants a login: no frame before it may be larger."""
+        """`max_login_bytes`: on a listener with a login, the limit of frames before it."""
         self.peer_host, self.peer_port = peer
         self.listener = listener
         self.last_active = loop.time()
-        # Who the client is: set by its certificate or by its login. `authenticated` is False only where a listener
-        # wants a login that has not succeeded yet.
+        # Principal of the client, set by its certificate or its login. `authenticated` is False only if the listener
+        # requires a login that has not succeeded yet.
         self.principal = ANONYMOUS
         self.authenticated = max_login_bytes is None
-        # Whether every frame goes through the login: until it has succeeded, and then while the session has an end.
+        # Whether every frame goes through the login: until it succeeds, and afterwards if the session has an end.
         self.guarded = not self.authenticated
-        # What the login remembers about this client.
+        # State of the login.
         self.state: object = None
         self._sock = sock
         self._loop = loop
@@ -127,21 +127,21 @@ class Connection:
 
     @property
     def is_proven(self) -> bool:
-        """Whether nothing is left to show before the client is served."""
+        """Whether the handshake and the login are complete."""
         return self.authenticated
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the client waits for us and not we for the client."""
+        """Whether the client waits for an answer of the broker."""
         return self._awaited or bool(self._pending) or self._throttled is not None
 
     @property
     def is_in_the_middle(self) -> bool:
-        """Whether the client owes us the rest of a frame or the taking of an answer."""
+        """Whether the rest of a frame is missing or an answer is unread."""
         return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and not self._awaited)
 
     def logged_in(self, principal: str, *, stays_guarded: bool) -> None:
-        """The login has succeeded, for the first time or again."""
+        """The login or a re-authentication has succeeded."""
         self.principal = principal
         self.authenticated = True
         self.guarded = stays_guarded
@@ -203,7 +203,7 @@ class Connection:
         while end - start >= 4:
             # Whoever called us has asked before the first frame.
             if left < _FRAMES_IN_A_TURN and not self._may_serve():
-                # Perhaps only the answers of this round stand in the way.
+                # Perhaps only the unsent answers of this round block it.
                 self._flush()
                 if not self._may_serve():
                     break
@@ -252,7 +252,7 @@ class Connection:
                 self._pending = deque()
             self._pending.append(reply)
             if reply.ready:
-                # Not now: this round's frames are still being served.
+                # Deferred: this round's frames are still being served.
                 self._leave_soon()
             else:
                 self._awaited = self._awaited or not reply.overlapping
@@ -277,7 +277,7 @@ class Connection:
         if pending.at_once:
             self._leave()
         else:
-            # Whoever gave it is in the middle of something that our sending, or closing, must not break in on.
+            # Deferred: sending or closing now could re-enter the code that gave the answer.
             self._leave_soon()
 
     def _leave_soon(self) -> None:
@@ -286,7 +286,7 @@ class Connection:
             self._loop.call_soon(self._leave)
 
     def _leave(self) -> None:
-        """Sends the awaited answers that are there and have nothing before them that is not, and goes on."""
+        """Sends the awaited answers that are complete, in order, and continues."""
         self._leaving = False
         pending = self._pending
         if self._closed or pending is None:
@@ -304,7 +304,7 @@ class Connection:
         self._resume()
 
     def _flush(self, alone: bytearray | None = None) -> None:
-        """Sends what waits, or the only answer of a round (most clients talk like that), which need not wait there."""
+        """Sends the queued answers. A single answer of a round, the usual case, is sent without queueing."""
         if self._closed or not (alone or self._queue.size_bytes):
             return
         try:
@@ -327,7 +327,7 @@ class Connection:
         self._resume()
 
     def _resume(self) -> None:
-        """Serves what waits in the buffer and reads on, when nothing stands against it any more."""
+        """Serves the buffered frames and reads on, once nothing blocks the connection."""
         if not self._may_serve():
             return
         incoming = self._incoming
@@ -338,7 +338,7 @@ class Connection:
             self._loop.add_reader(self._sock, self._readable)
 
     def throttle(self, delay_ms: int) -> None:
-        """Mutes the client for a while; answers already given still leave."""
+        """Mutes the client for a while; queued answers are still sent."""
         if self._closed:
             return
         if self._throttled is not None:
@@ -352,7 +352,7 @@ class Connection:
     # --- ending ---
 
     def when_closed(self, key: Hashable, call: Callable[[], None]) -> None:
-        """Calls back when the client is gone; a second one of the same key replaces the first."""
+        """Calls back when the connection closes; a second callback of the same key replaces the first."""
         if self._closing is None:
             self._closing = {}
         self._closing[key] = call

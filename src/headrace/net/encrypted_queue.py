@@ -14,9 +14,9 @@ from typing import Final
 from headrace.net.replies import Bytes
 from headrace.net.send_queue import BYTES, SendQueue, file_shrank
 
-# How much is read and encrypted at once: sixteen records of TLS.
+# Bytes read and encrypted at once: sixteen TLS records.
 _PIECE_BYTES: Final = 256 * 1024
-# How much one connection may send before others have their turn.
+# Bytes that one connection may send in one turn.
 _TURN_BYTES: Final = 256 * 1024
 _MOST_GATHERED: Final = 64
 _SOL_TLS: Final = 282
@@ -25,7 +25,7 @@ _TLS_INFO_BYTES: Final = 40
 
 
 def kernel_encrypts(sock: socket.socket) -> bool:
-    """Whether the kernel encrypts what is written to a socket: then sendfile works as it does without TLS."""
+    """Whether the kernel encrypts the socket (kTLS): then sendfile works as without TLS."""
     try:
         sock.getsockopt(_SOL_TLS, _TLS_TX, _TLS_INFO_BYTES)
     except OSError:
@@ -85,7 +85,7 @@ class EncryptedSendQueue(SendQueue):
         return sent
 
     def _next_piece(self) -> Bytes:
-        """The bytes that leave next. Small answers behind this one go into a piece of their own."""
+        """The next bytes to send. Later small answers go into a new piece."""
         self._small = None
         gathered: list[Bytes] = []
         size, done = 0, self._sent_of_first

@@ -19,7 +19,7 @@ from typing import Final
 
 _PORTS: Final = range(15_000, 32_000)
 _TRIES: Final = 500
-# A process has its own locks already, so the file does not keep it from the ports that it reserved itself.
+# File locks do not exclude their own process, so it must remember the ports that it reserved.
 _reserved: set[int] = set()
 _opened: list[int] = []
 
@@ -52,7 +52,7 @@ def _can_listen(port: int) -> bool:
 
 
 def _locks() -> int:
-    """The file stays open: a process that closes it gives up all its locks."""
+    """The file stays open: closing it would release all locks of the process."""
     if not _opened:
         file = Path(tempfile.gettempdir()) / f"headrace-ports-{os.getuid()}.lock"
         _opened.append(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

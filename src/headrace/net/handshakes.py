@@ -17,13 +17,13 @@ from typing import Final, Protocol
 log = logging.getLogger("headrace.net")
 
 DEADLINE_S: Final = 10.0
-# Steps in one turn. Each may sign with the private key.
+# Handshake steps in one turn. Each may sign with the private key.
 _STEPS_IN_A_TURN: Final = 4
 UNPROVEN_LIMIT: Final = 1024
 
 
 class Unproven(Protocol):
-    """A connection as seen from here."""
+    """The part of a connection that handshakes need."""
 
     @property
     def is_closed(self) -> bool: ...
@@ -34,7 +34,7 @@ class Unproven(Protocol):
 
 class Handshaking(Unproven, Protocol):
     def handshake(self) -> None:
-        """The next step, as far as it goes without waiting."""
+        """Makes the next step without blocking."""
 
 
 class Handshakes:
@@ -53,7 +53,7 @@ class Handshakes:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, connection: Unproven) -> None:
-        """From now on the connection has until the deadline to prove itself."""
+        """Starts the deadline for handshake and login of a connection."""
         if len(self._begun) >= self._limit:
             self._forget_proven()
             if len(self._begun) >= self._limit:
@@ -64,7 +64,7 @@ class Handshakes:
             self._timer = self._loop.call_later(self._deadline_s, self._expire)
 
     def ready(self, connection: Handshaking) -> None:
-        """Makes the next step of its handshake when its turn comes."""
+        """Queues the next step of its handshake."""
         self._ready.append(connection)
         self._schedule()
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.net.buffers import SMALLEST_BYTES, BufferPool
 
-# A frame that claims more than this gets its buffer step by step, as its bytes really come.
+# The buffer of a larger frame grows step by step with the received bytes.
 _TRUSTED_FRAME_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -23,7 +23,7 @@ class Incoming:
         self._wanted_bytes = SMALLEST_BYTES
 
     def room(self) -> memoryview:
-        """Where to receive into."""
+        """The free part of the buffer."""
         buffer = self.buffer
         if buffer is None:
             buffer = self.buffer = self._pool.lend(self._wanted_bytes)
@@ -32,12 +32,12 @@ class Incoming:
         return buffer[self.end : self._read_to]
 
     def make_room(self, needed: int) -> bool:
-        """Gives the buffer back, or sees to it that the frame whose beginning it holds (`needed` bytes; 0: whole frames
-        wait, or not even a length is there) has room. False when others have the memory for that."""
+        """Returns an empty buffer to the pool, or makes room for the started frame (`needed` bytes; 0: whole frames
+        wait, or its length is not known yet). False if the pool has no memory for that."""
         buffer, start, end = self.buffer, self.start, self.end
         assert buffer is not None
         if start == end:
-            # The next frame is probably like the last one.
+            # The next frame probably has the same size.
             self._wanted_bytes = min(start, _TRUSTED_FRAME_BYTES)
             self.buffer = None
             self._pool.give_back(buffer)
@@ -59,7 +59,7 @@ class Incoming:
                 self.start, self.end = 0, end - start
         elif start + needed > len(buffer):
             self._move(buffer)
-        # A large frame is read to its end and no further: the next one then begins at the front, and nothing is moved.
+        # A large frame is read exactly to its end: the next one begins at the front, and no bytes are moved.
         whole = self.start + needed
         self._read_to = min(whole, len(buffer)) if needed > SMALLEST_BYTES else len(buffer)
         return True
@@ -70,7 +70,7 @@ class Incoming:
         self.start, self.end = 0, length
 
     def give_back(self) -> None:
-        """Nobody will serve what is left."""
+        """Returns the buffer and drops its content."""
         if self.buffer is not None:
             self._pool.give_back(self.buffer)
             self.buffer = None

@@ -27,7 +27,7 @@ from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
 
-# How many are accepted before the clients that are already there have their turn.
+# Connections accepted in one turn before existing clients run.
 _ACCEPTED_PER_TURN: Final = 64
 # The same for TLS, where OpenSSL sets up each connection before its first byte is read.
 _ENCRYPTED_PER_TURN: Final = 4
@@ -43,11 +43,11 @@ class ConnectionLimits:
     max_connections_per_ip: int = 2**31 - 1
     per_ip_overrides: dict[str, int] = field(default_factory=dict)
     idle_ms: int = 600_000
-    # A client that stops in the middle of a frame holds a buffer; this is how long it may.
+    # How long a client may stop in the middle of a frame, because it holds a buffer.
     stalled_ms: int = 60_000
-    # What the kernel takes of a connection's answers before its client does; -1 lets it grow to megabytes.
+    # Send buffer of the kernel for each connection; -1 lets it grow to megabytes.
     send_buffer_bytes: int = -1
-    # Connections that may wait to be accepted.
+    # Backlog: connections that may wait to be accepted.
     backlog: int = 1024
 
 
@@ -60,7 +60,7 @@ class CannotListen(Exception):
 
 
 class Listeners:
-    """All listening sockets of a broker, and the connections that came in through them."""
+    """All listening sockets of a broker, and their connections."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Listeners:
         loop: asyncio.AbstractEventLoop,
         hold_back: Callable[[str, int], int] = _holds_back_none,
     ) -> None:
-        """`hold_back` is a quota on new connections: it takes the address and the time in ms, and gives how long a
-        connection that is too many is kept before it is closed."""
+        """`hold_back` is a quota on new connections: it takes the address and the time in ms, and returns how long an
+        excess connection is kept before it is closed."""
         self.limits = limits
         self.traffic = Traffic()
         self.pool = BufferPool()
@@ -86,14 +86,14 @@ class Listeners:
         self._hold_back = hold_back
 
     def bind(self, name: str, host: str, port: int) -> tuple[str, int]:
-        """Binds one address without listening yet; gives the real host and port. Raises CannotListen."""
+        """Binds one address without listening yet. Returns the real host and port. Raises CannotListen."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setblocking(False)
             if self.limits.send_buffer_bytes >= 0:
-                # Those that it accepts inherit it. Readers of the page cache get half as much again as from a buffer
+                # Accepted sockets inherit it. Reads from the page cache are 50 % faster than with a buffer
                 # that the system lets grow (docs/performance.md).
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
             sock.bind((host, port))
@@ -105,7 +105,7 @@ class Listeners:
         return bound[0], bound[1]
 
     def require_login(self, name: str, max_login_bytes: int) -> None:
-        """Connections of this listener have to log in; no frame before that may be larger."""
+        """Connections of this listener must log in; frames before that have this limit."""
         self._max_login_bytes[name] = max_login_bytes
 
     def encrypt(self, name: str, encryption: Encryption) -> None:
@@ -158,7 +158,7 @@ class Listeners:
             return
         wait_ms = self._hold_back(host, time.time_ns() // 1_000_000)
         if wait_ms:
-            # Closed later rather than now: a client that reconnects at once would only come sooner.
+            # Closed after a delay: otherwise the client would reconnect at once.
             self.traffic.refused += 1
             self._loop.call_later(min(wait_ms / 1000, _HELD_BACK_AT_MOST_S), sock.close)
             return
@@ -230,7 +230,7 @@ class Listeners:
 def describe_bind_error(error: Exception, port: int) -> str:
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:
-        from headrace.net.port_holder import explain_taken  # only a start that fails pays for loading it
+        from headrace.net.port_holder import explain_taken  # imported here: needed only if a start fails
 
         return explain_taken(port)
     if code == errno.EADDRNOTAVAIL:

@@ -53,7 +53,7 @@ def _address(text: str) -> str:
 
 
 def explain_taken(port: int) -> str:
-    """Why the port is taken, and what to do."""
+    """Explains which process uses the port, and what to do."""
     found = [connection for table in _TABLES for connection in _read(table) if connection.local_port == port]
     servers = [connection for connection in found if connection.listens]
     # A connection that its process has closed has no inode; the system keeps the port a little longer.
@@ -83,7 +83,7 @@ def _process_with(inode: int) -> str | None:
             if f"socket:[{inode}]" in links:
                 return f"process {process.name}, {(process / 'comm').read_text().strip()}"
         except OSError:
-            continue  # another user's, or it ended while we looked
+            continue  # another user's process, or it has just ended
     return None
 
 

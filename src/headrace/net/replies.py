@@ -23,7 +23,7 @@ class HasFileno(Protocol):
 
 
 class FileSlice(Protocol):
-    """Bytes of a file that go out unseen. Holding `file` keeps its descriptor open."""
+    """Bytes of a file that are sent without reading them. Holding `file` keeps its descriptor open."""
 
     @property
     def file(self) -> HasFileno: ...
@@ -51,20 +51,20 @@ class RequestRecord(Protocol):
         """The request is answered, or its client is gone."""
 
     def explain(self, error: Exception) -> Answer:
-        """The answer to a request that failed."""
+        """The error answer of a failed request."""
 
 
 class Pending:
-    """An answer that comes later. Callers give it by a call (`give`), or a coroutine brings it (`Pending.of`).
+    """An answer that comes later, by a call (`give`) or from a coroutine (`Pending.of`).
 
-    A connection serves nothing behind a pending answer until it is there, as in Kafka, so that a client sees its
-    requests take effect in the order it sent them. `overlapping` lifts that for Produce: the batches are in the log
-    already, only the acknowledgement is outstanding, and the next batch need not wait for it.
+    A connection serves no further request until a pending answer is given, as in Kafka, so that the requests of a
+    client take effect in order. `overlapping` is the exception for Produce: the batches are in the log already, only
+    the acknowledgement is outstanding, and the next batch need not wait for it.
 
-    Giving costs no task, no coroutine and no future: a commit and a long poll come with every replicated write. The
-    connection sends everything that was given in one turn of the loop at the end of that turn, by one system call.
-    `at_once` is for givers that have nothing left to do in their turn: the answer leaves now. `dropped` is called if
-    the client goes before the answer comes; a coroutine runs to its end all the same.
+    `give` needs no task, coroutine or future, because every replicated write has a commit and a long poll. The
+    connection sends all answers of one turn of the event loop at its end, by one system call. With `at_once` it sends
+    the answer now; use it if the caller has nothing left to do in this turn. `dropped` is called if the client
+    disconnects before the answer; a coroutine still runs to its end.
     """
 
     __slots__ = ("_dropped", "_take", "_task", "answer", "at_once", "error", "keeper", "overlapping", "ready")
@@ -84,14 +84,14 @@ class Pending:
 
     @classmethod
     def of(cls, answer: Coroutine[None, None, Answer], *, overlapping: bool = False) -> Pending:
-        """The answer of a coroutine, which runs in a task of its own."""
+        """The answer of a coroutine, which runs in its own task."""
         pending = cls(overlapping=overlapping, at_once=True)
         pending._task = asyncio.get_running_loop().create_task(pending._run(answer))
         return pending
 
     @classmethod
     def settled(cls, answer: Answer) -> Pending:
-        """An answer that is there already, but has to wait behind others."""
+        """An answer that is complete, but has to wait behind others."""
         pending = cls()
         pending.ready = True
         pending.answer = answer
@@ -103,7 +103,7 @@ class Pending:
         except asyncio.CancelledError:
             self.give(CLOSE)
             raise
-        except Exception as error:  # the client gets an answer or a closed connection, whatever went wrong
+        except Exception as error:  # after any failure the client gets an answer or a closed connection
             self.fail(error)
         else:
             self.give(answer)
@@ -111,7 +111,7 @@ class Pending:
             self._task = self.keeper = None
 
     def give(self, answer: Answer) -> None:
-        """Only the first answer counts, and none after the client is gone."""
+        """Only the first answer counts. Ignored after the client has disconnected."""
         if self.ready:
             return
         self.ready = True
@@ -124,7 +124,7 @@ class Pending:
             take(self)
 
     def fail(self, error: Exception) -> None:
-        """Answers with what this error means to the client."""
+        """Answers with the error code of this exception."""
         self.error = error
         if self.keeper is None:
             log.error("a request failed; its connection is closed", exc_info=error)
@@ -133,11 +133,11 @@ class Pending:
             self.give(self.keeper.explain(error))
 
     def taken_by(self, take: Callable[[Pending], None]) -> None:
-        """Calls `take` with this object once the answer is given. For one that is not `ready` yet."""
+        """Calls `take` with this object once the answer is given. Only if it is not `ready` yet."""
         self._take = take
 
     def drop(self) -> None:
-        """The client is gone: the answer is not wanted any more."""
+        """The client has disconnected: the answer is dropped."""
         if self.ready:
             return
         self.ready = True
@@ -145,7 +145,7 @@ class Pending:
         if self._task is None:
             self._forget()
         else:
-            # The coroutine runs to its end, and the keeper says what it means if it fails.
+            # The coroutine runs to its end, and the keeper logs its failure.
             self._dropped = self._take = None
         if dropped is not None:
             dropped()
@@ -153,7 +153,7 @@ class Pending:
             keeper.settled()
 
     def _forget(self) -> None:
-        """The giver and this object refer to each other; without this, only the garbage collector would free them."""
+        """Breaks the reference cycle with the caller, so that no garbage collection is needed."""
         self.keeper = self._dropped = self._take = None
 
     def __await__(self) -> Generator[asyncio.Future[None], None, Answer]:
@@ -163,7 +163,7 @@ class Pending:
             try:
                 yield from given
             except BaseException:
-                # Whatever ends the wait, a cancellation too: the giver must not keep an answer without a taker.
+                # After any end of the wait, also a cancellation: the answer has no receiver any more.
                 self.drop()
                 raise
         if self.error is not None:

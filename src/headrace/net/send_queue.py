@@ -15,10 +15,10 @@ from typing import Final
 
 from headrace.net.replies import Bytes, FileSlice, Parts
 
-# How much one connection may send before others have their turn: about a millisecond's worth on a fast link.
+# Bytes that one connection may send in one turn: about a millisecond on a fast link.
 _TURN_BYTES: Final = 4 * 1024 * 1024
 _MOST_GATHERED: Final = 512
-# Up to this size copying an answer costs less than keeping it as a piece of its own.
+# Up to this size copying an answer costs less than a separate piece.
 _COPIED_BYTES: Final = 1024
 # Up to this size an answer with slices is read and sent as one piece.
 _READ_BYTES: Final = 16 * 1024
@@ -26,7 +26,7 @@ BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class FileShrank(OSError):
-    """A slice's file ends before the slice does: what was promised to the client cannot be sent."""
+    """A file ends before its slice: the announced bytes cannot be sent."""
 
 
 class SendQueue:
@@ -35,7 +35,7 @@ class SendQueue:
     def __init__(self) -> None:
         self._parts: deque[Bytes | FileSlice] = deque()
         self._sent_of_first = 0
-        # The last piece, while it is one that small answers are copied to.
+        # The last piece, if small answers can be copied to it.
         self._small: bytearray | None = None
         self.size_bytes = 0
 
@@ -68,7 +68,7 @@ class SendQueue:
         self._sent_of_first = self.size_bytes = 0
 
     def send_alone(self, sock: socket.socket, part: bytearray) -> int:
-        """Sends an answer that nothing stands before; what the socket does not take is queued."""
+        """Sends an answer while the queue is empty; the rest that the socket does not take is queued."""
         assert not self.size_bytes, "answers keep their order"
         try:
             sent = sock.send(part)
@@ -79,7 +79,7 @@ class SendQueue:
         return sent
 
     def flush(self, sock: socket.socket) -> int:
-        """Sends until the queue is empty, the socket is full or the turn is over; how many bytes went."""
+        """Sends until the queue is empty, the socket is full or the turn is over. Returns the number of bytes."""
         total = 0
         parts = self._parts
         while parts and total < _TURN_BYTES:

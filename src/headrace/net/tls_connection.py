@@ -30,7 +30,7 @@ from headrace.net.traffic import Traffic
 
 log = logging.getLogger("headrace.net")
 
-# How much is read of one client before others have their turn: sixteen records.
+# Bytes read from one client in one turn: sixteen TLS records.
 _TURN_BYTES: Final = 256 * 1024
 
 
@@ -38,10 +38,10 @@ class Encryption(Protocol):
     """TLS of a listener."""
 
     def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
-        """The server's side, before its handshake."""
+        """Wraps the socket for the server's side, before the handshake."""
 
     def principal_of(self, sock: ssl.SSLSocket) -> str:
-        """Who the client is by its certificate. An exception ends the connection."""
+        """The principal of the client's certificate. An exception closes the connection."""
 
 
 class TlsConnection(Connection):
@@ -95,7 +95,7 @@ class TlsConnection(Connection):
         if self._established:
             self._read()
             return
-        # Out of the loop's sight until its turn comes: it would be called again and again.
+        # Not watched by the loop until its turn comes: otherwise it would be called again and again.
         self._loop.remove_reader(self._sock)
         self._reading = False
         self._handshakes.ready(self)
@@ -126,7 +126,7 @@ class TlsConnection(Connection):
         if self.authenticated:
             try:
                 self.principal = self._encryption.principal_of(self._sock)
-            except Exception as problem:  # a certificate holds what its maker put there
+            except Exception as problem:  # a certificate may contain anything
                 log.warning("%s: closed, its certificate gives no principal: %s", self, problem)
                 self._traffic.failed_handshakes += 1
                 self.close()
@@ -182,7 +182,8 @@ class TlsConnection(Connection):
             self._read_soon()
 
     def _receive(self) -> tuple[int, bool]:
-        """Reads until there is nothing, the buffer is full or the turn is over; how much, and whether that was all."""
+        """Reads until there are no bytes, the buffer is full or the turn is over. Returns the count and whether that
+        was all."""
         incoming, received = self._incoming, 0
         while received < _TURN_BYTES:
             room = incoming.room()
@@ -203,12 +204,12 @@ class TlsConnection(Connection):
             received += count
             incoming.end += count
         if not received and incoming.start == incoming.end:
-            # Half a record holds no buffer of ours.
+            # An incomplete TLS record holds no buffer of the pool.
             incoming.give_back()
         return received, False
 
     def _wait_for_room(self) -> None:
-        """OpenSSL has a message of its own to send before it reads on, and the socket is full."""
+        """OpenSSL must send a TLS message before it can read on, and the socket is full."""
         self._read_wants_write = True
         if self._reading:
             self._reading = False
@@ -236,7 +237,7 @@ class TlsConnection(Connection):
             self._read_soon()
 
     def _peek(self) -> bytes:
-        # The bytes as they came: SSLSocket does not peek.
+        # The raw bytes: SSLSocket cannot peek.
         return socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
 
     # --- ending ---
@@ -244,7 +245,7 @@ class TlsConnection(Connection):
     def close(self) -> None:
         if not self._closed and self._established and not self._queue.is_in_the_middle_of_a_record:
             try:
-                # Says goodbye (close_notify) without waiting for the answer.
+                # Sends close_notify without waiting for the answer.
                 self._sock.unwrap()
             except (OSError, ValueError):
                 pass
@@ -252,7 +253,7 @@ class TlsConnection(Connection):
 
 
 def _reason(error: OSError) -> str:
-    """What went wrong in a handshake, in the words of OpenSSL."""
+    """OpenSSL's message about a failed handshake."""
     reason = cast("str | None", getattr(error, "reason", None))
     if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTPS_PROXY_REQUEST"):
         return "the client does not speak it (security.protocol=SSL or SASL_SSL is needed)"

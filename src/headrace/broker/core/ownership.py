@@ -25,7 +25,7 @@ from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwn
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """An embedded store that a directory holds. One that never got as far as a cluster id does not count as a store."""
+    """The embedded store of a directory. A store without a cluster id does not count."""
 
     path: str
     cluster_id: str | None = None
@@ -47,7 +47,7 @@ class DirectoryFacts:
 
     @property
     def owner_id(self) -> int | None:
-        """The broker, as meta.properties says, or else the embedded store of the directory."""
+        """The broker id from meta.properties, else from the embedded store of the directory."""
         if self.node_id is None and self.store is not None and len(self.store.broker_ids) == 1:
             return self.store.broker_ids[0]
         return self.node_id
@@ -61,8 +61,8 @@ class DirectoryFacts:
 
 @dataclass(frozen=True, slots=True)
 class EnsembleFacts:
-    """What ZooKeeper says. `incoming`: the cluster whose state is being moved there; `moved`: where its state went;
-    `has_nodes`: whether any node of a cluster is there."""
+    """State of ZooKeeper. `incoming`: the cluster whose state is being moved there; `moved`: where its state is now;
+    `has_nodes`: whether any node of a cluster exists."""
 
     connect: str
     cluster_id: str | None = None
@@ -74,7 +74,7 @@ class EnsembleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What all directories of a start agree on. `path` is the one that messages name, `paths` are all of them."""
+    """The owner that all directories agree on. `path` is the directory in messages, `paths` are all of them."""
 
     path: str
     paths: tuple[str, ...]
@@ -87,7 +87,7 @@ class Owner:
 
     @property
     def kind(self) -> str | None:
-        """Which store it is; for a directory that does not say so, the embedded one where there is one."""
+        """Type of the store; for a directory without a note, the embedded one if it exists."""
         if self.home is not None:
             return self.home.kind
         return EMBEDDED if self.store is not None else None
@@ -98,7 +98,7 @@ class Owner:
 
     @property
     def in_zookeeper(self) -> str:
-        """Where its state went, as far as the directory says."""
+        """The ensemble with its state, if the directory has a note of it."""
         since = f" since {self.home.since}" if self.home is not None and self.home.since else ""
         return f"in ZooKeeper{f' at {self.connect}' if self.connect else ''}{since}"
 
@@ -108,12 +108,12 @@ class Owner:
 
     @property
     def standalone(self) -> str:
-        """The command that makes these directories serve alone."""
+        """The command that converts these directories to a standalone broker."""
         return f"headrace log standalone {' '.join(self.paths)}"
 
 
 class Step(Enum):
-    """What a start with ZooKeeper does once nothing speaks against it."""
+    """Next step of a start with ZooKeeper after all checks passed."""
 
     SERVE = "the ensemble holds the state already, or both are new"
     MOVE = "the state of the embedded store moves to the ensemble"
@@ -124,7 +124,7 @@ class Step(Enum):
 
 
 def agree(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Owner:
-    """`broker_id` is the configured one, None when a broker may have any. Raises StorageFault."""
+    """`broker_id` is the configured one, None if any id is allowed. Raises StorageFault."""
     if all(one.offline_reason is not None for one in directories):
         reasons = "; ".join(f"{one.path}: {one.offline_reason}" for one in directories)
         raise StorageFault(f"no log directory can be used ({reasons})")
@@ -236,7 +236,7 @@ def _home(directories: Sequence[DirectoryFacts]) -> StoreOwner | None:
 
 
 def check_alone(owner: Owner) -> None:
-    """Raises StorageFault unless the embedded store holds the topics of these directories, or nothing is there yet."""
+    """Raises StorageFault unless the embedded store has the topics of these directories, or they are new."""
     back = f"`{owner.standalone} --zookeeper {owner.connect or 'HOST:PORT/CHROOT'}`"
     if owner.kind == MOVING:
         raise StorageFault(
@@ -286,7 +286,7 @@ def _refuse_missing_store(owner: Owner) -> None:
 
 
 def check_ensemble(owner: Owner, ensemble: EnsembleFacts) -> Step:
-    """What to do. Raises StorageFault when the ensemble is another's, or lost what these directories need."""
+    """Returns the next step. Raises StorageFault if the ensemble belongs to another cluster or has lost the topics."""
     if ensemble.moved is not None:
         raise StorageFault(
             f"the state of cluster {ensemble.cluster_id} in ZooKeeper at {ensemble.connect} was moved away "

@@ -36,7 +36,7 @@ class LogOnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`made` are the topics that only the logs knew; `left` the logs that no topic can have, with the reason."""
+    """`made`: topics rebuilt from logs. `left`: logs that fit no topic, with the reason."""
 
     changes: tuple[Change, ...]
     made: tuple[str, ...]
@@ -87,7 +87,7 @@ def _known_topic(topic: TopicInfo, logs: Iterable[LogOnDisk], broker_id: int) ->
 
 
 def _partitions(epochs: Mapping[int, int], first: int, broker_id: int) -> tuple[PartitionInfo, ...]:
-    """From `first` to the last that has a log; one without a log is empty."""
+    """From `first` to the last partition with a log; one without a log is empty."""
     return tuple(_led(epochs.get(index, -1) + 1, broker_id) for index in range(first, max(epochs) + 1))
 
 

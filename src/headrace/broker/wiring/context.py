@@ -11,7 +11,7 @@ from headrace.replication.partitions import Partitions
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorContext:
-    """`config` as it was when the broker started."""
+    """`config`: the configuration at the start of the broker."""
 
     broker_id: int
     config: BrokerConfig

@@ -14,7 +14,7 @@ from headrace.security.sasl.client_login import CLIENT_MECHANISMS
 
 
 def inter_broker_security(config: BrokerConfig, listeners: Listeners) -> ClientSecurity | None:
-    """None where brokers connect in plain text. Raises ConfigError."""
+    """None if brokers connect in plain text. Raises ConfigError."""
     listener = listeners.advertised_for(listeners.inter_broker)
     if listener.protocol == "PLAINTEXT" or config.stands_alone:
         return None

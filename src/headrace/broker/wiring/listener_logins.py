@@ -32,7 +32,7 @@ from headrace.security.sasl.tokens import token_password
 def listener_logins(
     config: BrokerConfig, listeners: Listeners, users: ScramUsers, find_token: FindToken
 ) -> dict[str, ListenerLogin]:
-    """By listener. Raises ConfigError."""
+    """Logins by listener. Raises ConfigError."""
     found: dict[str, ListenerLogin] = {}
     for listener in listeners.bound:
         if listener.protocol.startswith("SASL"):
@@ -82,7 +82,7 @@ class ScramUsers:
     def __init__(self, view: ClusterView, token_secret: str | None = None) -> None:
         self._view = view
         self._token_secret = token_secret
-        # Until the cluster has a user, and with it a secret of its own.
+        # Used until the cluster has its first user, and with it a secret.
         self._own_secret = os.urandom(32)
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential:

@@ -47,7 +47,7 @@ from headrace.replication.service import Replication, topic_log_config
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 
-# An epoch that no registration has: until this broker is registered, no image is acted on.
+# An epoch that no registration has: an unregistered broker does not act on images.
 _NOT_REGISTERED = -2
 
 
@@ -70,7 +70,8 @@ class Parts:
         self.replication.start()
 
     def replicated_up_to(self, log: Log) -> int:
-        """Up to where every assigned replica holds the log: compaction forgets nothing that one has not seen."""
+        """Offset up to which every assigned replica has the log: compaction keeps tombstones that a replica has not
+        fetched."""
         partition = self.partitions.get(log.topic, log.partition)
         if partition is None or partition.isr is None:
             return log.log_start_offset if partition is not None else 0
@@ -97,11 +98,11 @@ def wire(
     certificates: ListenerCertificates,
     table: HandlerTable,
 ) -> Parts:
-    """Fills `table`, from which the controller of `member` answers too.
+    """Fills `table`, which the controller of `member` uses too.
 
     Subscribes to the image in the order in which its parts may act on it: settings (already), logs, coordinators."""
     inter_broker = listeners.inter_broker
-    # The lease is asked for by every append: without a hop through the member.
+    # Every append checks the lease, so this calls the store directly.
     lease_held = member.membership.lease_held
     security = inter_broker_security(config(), listeners)
     reach = ControllerChannel(member.store, member.broker_id, partial(Connection.open, security=security))

@@ -53,7 +53,7 @@ _RETRIABLE: Final = frozenset(
     }
 )
 _T = TypeVar("_T")
-# How long a topic that was asked for may be unknown before it counts as one that nobody creates.
+# How long a requested topic may be unknown before the client takes it as missing.
 _CREATION_S: Final = 2.0
 
 TopicPartitionPair = tuple[str, int]
@@ -73,7 +73,7 @@ def _metadata_body(topics: Iterable[str] | None, *, create: bool) -> dict[str, o
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`. Raises Refused naming the part that is wrong."""
+    """`host:port,host:port`. Raises Refused with the wrong part."""
     addresses: list[tuple[str, int]] = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         host, colon, port = part.rpartition(":")
@@ -108,7 +108,7 @@ class _ClusterMap:
 
 
 class BlockingClient:
-    """The cluster as one caller sees it; connections are opened on first use and kept."""
+    """A cluster for one caller; connections are opened on first use and kept."""
 
     def __init__(
         self,
@@ -123,14 +123,14 @@ class BlockingClient:
         self.bootstrap = parse_addresses(bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap))
         self.client_id, self.timeout_s, self.connect_timeout_s = client_id, timeout_s, connect_timeout_s
         self.security = security or ClientSecurity()
-        # How long an answer that says "ask again" is asked again.
+        # How long retriable errors are retried.
         self.patience_s = patience_s
         self._connections: dict[tuple[tuple[str, int], str], BlockingConnection] = {}
         self._map = _ClusterMap()
 
     def _connect(self, address: tuple[str, int], lane: str = "") -> BlockingConnection:
-        """A connection to the address. Who sends ahead of its answers takes a lane of its own: an answer on its way
-        there is never read as the answer to somebody's question here."""
+        """A connection to the address. A caller that pipelines requests uses its own `lane`, so that its answers never
+        mix with those of other callers."""
         known = self._connections.get((address, lane))
         if known is not None and not known.closed:
             return known
@@ -170,7 +170,7 @@ class BlockingClient:
         self.close()
 
     def retrying(self, what: str, attempt: Callable[[], _T], *, patience_s: float | None = None) -> _T:
-        """Runs `attempt` again while its fault is one that passes by itself, until the patience is spent."""
+        """Repeats `attempt` after a retriable fault, until the time is over."""
         deadline = time.monotonic() + (self.patience_s if patience_s is None else patience_s)
         pause_s = 0.005
         while True:
@@ -186,13 +186,13 @@ class BlockingClient:
             pause_s = min(pause_s * 2, 0.5)
 
     def forget(self, fault: Fault) -> None:
-        # Concurrent transactions say nothing about who coordinates; everything else may mean that leadership moved.
+        # CONCURRENT_TRANSACTIONS does not mean that the coordinator moved; any other error may.
         if fault.code not in (ErrorCode.concurrent_transactions, ErrorCode.unstable_offset_commit):
             self._map.topics.clear()
             self._map.coordinators.clear()
 
     def refresh(self, topics: Iterable[str] | None = ()) -> Entity:
-        """Asks for metadata of these topics (None = all) and remembers it. Creates nothing."""
+        """Fetches and caches metadata of these topics (None = all). Creates no topic."""
         answer = self.any_connection().call("metadata", _metadata_body(topics, create=False))
         self._map.brokers = {int(b.node_id): (b.host, int(b.port)) for b in answer.brokers}
         self._map.controller = int(answer.controller_id)
@@ -212,7 +212,7 @@ class BlockingClient:
         return str(self.retrying("asking for the cluster's id", self.refresh).cluster_id)
 
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
-        """What exists among `names` (None = every topic). A missing topic is simply not in the answer."""
+        """The existing topics among `names` (None = every topic). A missing topic is not in the answer."""
         wanted = None if names is None else list(names)
 
         def attempt() -> dict[str, TopicMetadata]:
@@ -225,8 +225,8 @@ class BlockingClient:
         return self.retrying("reading metadata", attempt)
 
     def provoke_creation(self, topic: str) -> None:
-        """Asks for a topic in the way that makes a broker with auto.create.topics.enable create it."""
-        # Apache Kafka says "unknown" at first, whether it is creating the topic or never will.
+        """Requests metadata so that a broker with auto.create.topics.enable creates the topic."""
+        # Apache Kafka answers "unknown" at first, whether or not it creates the topic.
         deadline = time.monotonic() + _CREATION_S
 
         def attempt() -> None:
@@ -253,7 +253,7 @@ class BlockingClient:
         return self.broker(self.leader_of(partition), lane)
 
     def coordinator(self, key: str, key_type: int) -> BlockingConnection:
-        """The broker that looks after a group (key type 0) or a transactional id (1)."""
+        """The coordinator of a group (key type 0) or a transactional id (1)."""
         known = self._map.coordinators.get((key_type, key))
         if known is None:
             answer = self.any_connection().call("find_coordinator", {"key": key, "key_type": key_type})
@@ -267,7 +267,8 @@ class BlockingClient:
     def list_offsets(
         self, partitions: Mapping[TopicPartitionPair, int], *, isolation: int = READ_UNCOMMITTED
     ) -> dict[TopicPartitionPair, int]:
-        """Offset at LATEST, EARLIEST or a time (ms) for each partition; -1 where no record is that young."""
+        """Offset at LATEST, EARLIEST or a time (ms) for each partition; -1 if there is no record at or after the
+        time."""
         found: dict[TopicPartitionPair, int] = {}
 
         def attempt() -> dict[TopicPartitionPair, int]:
@@ -318,7 +319,7 @@ class BlockingClient:
     def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartitionPair] | None = None, *, require_stable: bool = False
     ) -> dict[TopicPartitionPair, tuple[int, str]]:
-        """(offset, metadata) of what the group committed; partitions without a commit are left out."""
+        """(offset, metadata) of the group's commits; partitions without a commit are left out."""
         by_topic: dict[str, list[int]] = {}
         for topic, index in partitions or ():
             by_topic.setdefault(topic, []).append(index)
@@ -346,7 +347,7 @@ class BlockingClient:
     def create_topic(
         self, name: str, partitions: int, *, replication_factor: int = -1, configs: Mapping[str, str] | None = None
     ) -> bool:
-        """True when it was created, False when it was there already."""
+        """True if it was created, False if it exists already."""
         topic = {
             "name": name,
             "num_partitions": partitions,

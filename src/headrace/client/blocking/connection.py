@@ -18,7 +18,7 @@ from headrace.wire import codec
 from headrace.wire.apis import ApiKey
 from headrace.wire.entities import Body, Entity
 
-# The newest version of each API that this client is written for; older brokers are met with their newest.
+# The newest version of each API that this client is written for; older brokers get their own newest version.
 _NEWEST: Final = {
     "produce": (0, 8),
     "fetch": (1, 11),
@@ -44,7 +44,7 @@ _LARGEST_ANSWER: Final = 1 << 30
 
 
 class BlockingConnection:
-    """One socket to one broker, with the versions that both sides know."""
+    """One socket to one broker, with the versions that both sides support."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity) -> None:
         self.host, self.port, self.client_id, self.timeout_s = host, port, client_id, timeout_s
@@ -57,14 +57,14 @@ class BlockingConnection:
             self.versions = self._learn_versions()
         except (Unreachable, NoAnswer) as lost:
             self.close()
-            # A server of another protocol hangs up, or waits for more: it cannot say so in one that we understand.
+            # A server of another protocol closes the connection or waits for more bytes.
             known = trouble_with(host, port, timeout_s=timeout_s, encrypted=security.encrypted)
             raise Unreachable(
                 known
                 or f"{lost.message} at the first question (security.protocol={security.protocol}: does the listener "
                 "want another, or a certificate?)"
             ) from lost
-        except BaseException:  # the socket must not stay open, whatever it was
+        except BaseException:  # on any error the socket must not stay open
             self.close()
             raise
 
@@ -73,7 +73,7 @@ class BlockingConnection:
         return f"{self.host}:{self.port}"
 
     def _open(self, security: ClientSecurity) -> socket.socket:
-        # Made first: a certificate that cannot be read is no fault of the network.
+        # Created first: an unreadable certificate is not a network fault.
         tls = security.tls_context() if security.encrypted else None
         try:
             plain = socket.create_connection((self.host, self.port), timeout=self.timeout_s)
@@ -82,7 +82,7 @@ class BlockingConnection:
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return plain if tls is None else security.encrypt(plain, tls, self.address)
-        except BaseException:  # the socket must not stay open, whatever it was
+        except BaseException:  # on any error the socket must not stay open
             plain.close()
             raise
 
@@ -126,14 +126,14 @@ class BlockingConnection:
             raise Unreachable(f"the connection to {self.address} was lost while sending: {error}") from error
 
     def send_request(self, api: str, body: Body) -> tuple[int, int]:
-        """Sends without waiting; `receive` gives the answers in the same order. Returns (api key, version)."""
+        """Sends without waiting; `receive` returns the answers in the same order. Returns (api key, version)."""
         key, version = self.version_of(api)
         self._correlation_id += 1
         self.send(codec.encode_request(key, version, self._correlation_id, self.client_id, body))
         return key, version
 
     def next_header(self, key: int, version: int) -> bytes:
-        """The header (v1, not flexible) of a request that its caller writes by hand."""
+        """The header (v1, not flexible) of a request that the caller encodes itself."""
         self._correlation_id += 1
         client_id = self.client_id.encode()
         return struct.pack(f">hhih{len(client_id)}s", key, version, self._correlation_id, len(client_id), client_id)
@@ -151,7 +151,7 @@ class BlockingConnection:
                 self._buffer = bytearray(size)
             return self._receive_exactly(memoryview(self._buffer)[:size])
         except TimeoutError as error:
-            # The order of answers is spent: a late one would be taken for the next.
+            # Closes: a late answer would be taken for the next one.
             self.close()
             raise NoAnswer(f"{self.address} did not answer within {timeout_s or self.timeout_s:g} s") from error
         except OSError as error:
@@ -179,7 +179,7 @@ class BlockingConnection:
         return codec.read_response(key, version, frame)[1]
 
     def call(self, api: str, body: Body) -> Entity:
-        """One request and its answer, as kio's entity of the version both sides know."""
+        """One request and its answer, as kio's entity of the negotiated version."""
         key, version = self.send_request(api, body)
         return self._read(key, version, self.receive())
 

@@ -45,10 +45,10 @@ class FetchedChunk:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]  # (producer id, first offset) of aborted transactions in reach
+    aborted: tuple[tuple[int, int], ...]  # (producer id, first offset) of aborted transactions in the range
 
     def batches(self, start: int, end: int) -> Iterator[BatchView]:
-        """Those that the isolation level of the fetch shows, with records from `start` to before `end` among others."""
+        """The visible batches with a record from `start` to before `end`."""
         return visible_batches(self.records, self.aborted, start, end)
 
 
@@ -57,15 +57,15 @@ class FetchSettings:
     max_bytes: int = 8 << 20
     max_wait_ms: int = 500
     isolation: int = READ_UNCOMMITTED
-    # Without a single new byte for this long, the range cannot be had.
+    # Without a new byte for this long, the fetch fails.
     stall_timeout_s: float = 120.0
-    # A chunk's bytes are overwritten by the next chunk's: for callers that copy out what they keep. It spares them
-    # fresh memory for every answer.
+    # The next chunk overwrites the bytes of this one: for callers that copy what they keep. Saves the allocation of
+    # memory for every answer.
     reuse_buffer: bool = False
 
 
 class FetchStalled(Refused):
-    """The broker has nothing more to give although the range is not read to its end."""
+    """The broker returns no more records although the range is not read to its end."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.request_timed_out, message)
@@ -112,7 +112,7 @@ class FetchStream:
                     pending = self._ask(self.offset)
                 yield chunk
         finally:
-            # An answer still on its way would be taken for the next request's.
+            # An outstanding answer would be taken for the next request's.
             if pending is not None:
                 pending.close()
 
@@ -145,7 +145,7 @@ class FetchStream:
         return len(frame).to_bytes(4, "big") + frame
 
     def _read(self, connection: BlockingConnection, offset: int) -> FetchedChunk | None:
-        """The chunk, or None when there was nothing yet or leadership moved (then it is asked again)."""
+        """The chunk, or None when there was no record yet or leadership moved (then it is fetched again)."""
 
         frame = connection.receive(
             reuse_buffer=self.settings.reuse_buffer, timeout_s=self.settings.max_wait_ms / 1000 + self.client.timeout_s
@@ -182,7 +182,7 @@ class FetchStream:
         return FetchedChunk(records[:used], offset, next_offset, high_watermark, stable, log_start, aborted)
 
     def _fail(self, code: ErrorCode, offset: int, log_start: int, high_watermark: int) -> None:
-        """Raises, unless asking again (after new metadata) is the answer."""
+        """Raises, unless a retry (after new metadata) can help."""
         topic, index = self.partition
         if code is ErrorCode.offset_out_of_range:
             raise OffsetOutOfRange(f"{topic}-{index}: offset {offset} is outside what the broker holds")
@@ -196,8 +196,8 @@ class FetchStream:
 def fetched_records(
     client: BlockingClient, partition: TopicPartitionPair, start: int, end: int, settings: FetchSettings
 ) -> Iterator[Record]:
-    """Every record from `start` to before `end` that the isolation level shows. Raises CorruptBatch, FetchStalled and
-    what fetching raises."""
+    """Every visible record from `start` to before `end`. Raises CorruptBatch, FetchStalled and the faults of a
+    fetch."""
     for chunk in FetchStream(client, partition, start, end, settings):
         try:
             for batch in chunk.batches(start, end):

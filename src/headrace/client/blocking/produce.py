@@ -46,7 +46,7 @@ _CRC_FROM: Final = 21
 _FENCED: Final = frozenset(
     {ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
 )
-# Refused because an earlier batch of the same partition failed: in order, it will be taken.
+# Refused because an earlier batch of the same partition failed: a retry in order succeeds.
 _OUT_OF_ORDER: Final = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
 
 
@@ -61,7 +61,7 @@ class Section:
 
 
 class Fenced(Refused):
-    """A newer attempt with the same transactional id has taken over: this one must stop and leave nothing."""
+    """A newer producer with the same transactional id has taken over: this one must stop."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class ProducerIdentity:
 
 
 class Transaction:
-    """One transaction at a time of one transactional id, in the form every broker since 2.5 knows."""
+    """One transaction at a time of one transactional id, with the protocol of brokers since 2.5."""
 
     def __init__(self, client: BlockingClient, transactional_id: str, *, timeout_ms: int) -> None:
         self.client, self.transactional_id, self.timeout_ms = client, transactional_id, timeout_ms
@@ -87,7 +87,7 @@ class Transaction:
         self._partitions: set[TopicPartitionPair] = set()
 
     def begin(self) -> None:
-        """Takes the id over: an open transaction of an earlier attempt is aborted and its owner fenced."""
+        """Takes over the transactional id: the broker aborts an open transaction and fences its producer."""
         body = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": self.timeout_ms,
@@ -117,7 +117,7 @@ class Transaction:
         self._partitions.add(partition)
 
     def commit(self, group: str, offsets: Mapping[TopicPartitionPair, tuple[int, str]]) -> None:
-        """Commits what was written together with these offsets of `group`: both or neither."""
+        """Commits the records and these offsets of `group` atomically."""
         identity = {
             "transactional_id": self.transactional_id,
             "producer_id": self.identity.producer_id,
@@ -202,7 +202,7 @@ class BatchProducer:
         self._count = 0
 
     def be_idempotent(self) -> None:
-        """Without a transaction: lets the broker drop what a retry would double."""
+        """Without a transaction: gets a producer id, so that the broker drops duplicates of a retry."""
         body = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
 
         def attempt() -> Entity:
@@ -302,10 +302,10 @@ class BatchProducer:
         return Refused(code, message)
 
     def _again(self) -> None:
-        """Everything that failed, once more, in order and one by one."""
+        """Repeats all failed batches, in order and one by one."""
         while self._under_way:
             self._settle_oldest()
-        # One that could not even be written has failed before those whose answers never came.
+        # A batch that could not be sent comes before batches without an answer.
         failed, self._failed = sorted(self._failed, key=lambda sent: sent.number), []
         for sent in failed:
 
