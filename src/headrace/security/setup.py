@@ -147,7 +147,7 @@ def make_setup(
     port: int = CLIENTS_PORT,
     inter_broker_port: int = BROKERS_PORT,
 ) -> SecureSetup:
-    """Writes all files into a new or empty directory. Raises CannotIssue, and leaves what was there as it was."""
+    """Writes all files into a new or empty directory. Raises CannotIssue, and leaves existing files unchanged."""
     if not _ADMIN.fullmatch(admin):
         raise CannotIssue(f"admin {admin!r}: use letters, digits, '.', '_' and '-' for the administrator's name")
     try:
@@ -172,7 +172,7 @@ def make_setup(
 
 
 def open_setup(directory: Path, *, brokers: int, hosts: Sequence[str]) -> SecureSetup:
-    """What `make_setup` wrote before, with certificates for as many brokers as there are now. Raises CannotIssue."""
+    """Opens the result of `make_setup`, and adds certificates for new brokers. Raises CannotIssue."""
     login = directory / "librdkafka.properties"
     try:
         known = read_properties(login)

@@ -72,7 +72,7 @@ def _answer(
     results: Mapping[TopicPartition, PartitionResult],
     otherwise: ErrorCode = ErrorCode.none,
 ) -> AlterPartitionReassignmentsResponse:
-    """A row for each partition as it was asked for, from `results` or, where it has none, with the code for all."""
+    """A row for each partition of the request, from `results`, else with the top-level code."""
     rows: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         partitions: list[ReassignablePartitionResponse] = []

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 
-# Where the replica of a partition lies, or None when it is not on this broker.
+# The log directory of a replica, or None if it is not on this broker.
 DirectoryOf = Callable[[str, int], Path | None]
 
 
@@ -60,7 +60,7 @@ class AlterReplicaLogDirs(Handler):
     def refuse(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext, error_code: int, message: str
     ) -> AlterReplicaLogDirsResponse:
-        """The API has no error at its top: every partition carries it."""
+        """The API has no top-level error: every partition carries it."""
         results: list[AlterReplicaLogDirTopicResult] = [
             {
                 "topic_name": topic.name,

@@ -28,7 +28,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 @dataclass(frozen=True)
 class Features:
-    """What the cluster can do (lowest and highest level) and has agreed on (level), by feature name."""
+    """Supported levels (lowest, highest) and finalized level, by feature name."""
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]

@@ -43,7 +43,7 @@ class DescribeLogDirs(Handler):
     def refuse(
         self, request: DescribeLogDirsRequest, context: RequestContext, error_code: int, message: str
     ) -> DescribeLogDirsResponse:
-        """Before v3 the answer has no place for the error: it is empty."""
+        """Before v3 the answer has no error field: it is empty."""
         return {"error_code": error_code, "results": []}
 
     def _directory(self, report: DirectoryReport, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
@@ -73,7 +73,7 @@ def _partition(log: Log) -> DescribeLogDirsPartition:
     return {
         "partition_index": log.partition,
         "partition_size": log.size_bytes,
-        # How far the log is behind what is committed; a log that leads is never behind.
+        # How far the log is behind the high watermark; 0 for a leader.
         "offset_lag": max(log.high_watermark - log.log_end_offset, 0),
         "is_future_key": False,
     }

@@ -89,7 +89,7 @@ def _described(partition: Partition, wall_ms: int) -> ResponsePartitionData:
 
 
 def _replica(broker: int, log_end: int, fetched_at_ms: int, caught_up_at_ms: int, ahead_ms: int) -> ReplicaState:
-    """Times of the wall clock, -1 for what never happened under this leader."""
+    """Wall-clock times, -1 for an event that has not happened under this leader."""
     return {
         "replica_id": broker,
         "replica_directory_id": None,

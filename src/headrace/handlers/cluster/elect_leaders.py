@@ -52,7 +52,7 @@ class ElectLeaders(Handler):
     def refuse(
         self, request: ElectLeadersRequest, context: RequestContext, error_code: int, message: str | None
     ) -> ElectLeadersResponse:
-        # v0 has no error at its top, so every partition carries it; later versions carry both.
+        # v0 has no top-level error, so every partition carries it; later versions carry both.
         results = [PartitionResult(p, ErrorCode(error_code), message) for p in _asked(request) or ()]
         return {"throttle_time": 0, "error_code": error_code, "replica_election_results": _rows(results)}
 
@@ -64,7 +64,7 @@ class ElectLeaders(Handler):
         results = await self.gateway.controller.elect_leaders(election, _asked(request))
         rows = _rows(results)
         if request.topic_partitions is None:
-            # As Kafka does: every topic is named, whether or not a partition of it needed an election.
+            # As in Kafka: the answer has every topic, even if no partition of it needed an election.
             named = {row["topic"] for row in rows}
             everyone = self.gateway.view.current.topics
             rows += [{"topic": topic, "partition_result": []} for topic in everyone if topic not in named]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
-# What Kafka lets through: the requests that change the cluster.
+# The requests that Kafka forwards: those that change the cluster.
 FORWARDED: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -63,7 +63,7 @@ class Envelope(Handler):
         if not self.controller.is_active:
             return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
         try:
-            # Never the sender's own: a broker may do more than its clients.
+            # Never the forwarding broker's principal: a broker has more rights than its clients.
             principal = bytes(request.request_principal or b"").decode()
             host = bytes(request.client_host_address).decode()
         except UnicodeDecodeError:

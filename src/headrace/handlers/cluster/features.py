@@ -15,7 +15,7 @@ from headrace.handlers.cluster.api_versions import Features
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 
-# The API without which a feature is not there.
+# The API that a feature needs.
 _NEEDS: Final = {"group.version": 68, "share.version": 78, "transaction.version": 22}
 
 

@@ -44,7 +44,7 @@ from headrace.handlers.transactions.allocate_producer_ids import AllocateProduce
 
 
 def _nothing_to_check(changes: Mapping[str, str]) -> None:
-    """A broker whose settings name no files of its own."""
+    """For a broker whose settings name no files."""
 
 
 def control_plane_handlers(
@@ -57,7 +57,7 @@ def control_plane_handlers(
     authorization: Authorization = OPEN,
     check_own: CheckOwn = _nothing_to_check,
 ) -> list[Handler]:
-    """`table` is the one they will be in: the envelope looks its inner requests up there."""
+    """`table` is the table of handlers: Envelope looks up its inner requests there."""
     view, controller = gateway.view, gateway.controller
     metering = metering or Metering()
     has_authorizer = not authorization.is_open

@@ -51,7 +51,7 @@ class UpdateFeatures(Handler):
         if first is not None:
             why = f"The update failed for all features since the following feature had an error: {first.message}"
             return _answer(first.error, why, [])
-        # Kafka writes the name of "no error" into the message; before v2 each feature has a row.
+        # Kafka sends the name of "no error" as the message; before v2 each feature has a row.
         rows: list[UpdatableFeatureResult] = [
             {"feature": result.name, "error_code": 0, "error_message": "NONE"} for result in results
         ]

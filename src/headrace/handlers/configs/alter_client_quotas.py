@@ -53,7 +53,7 @@ class AlterClientQuotas(Handler):
         rows: list[ResponseEntryData] = []
         for entry, (error, message) in zip(request.entries, results, strict=True):
             row = _row(entry, int(error), message)
-            if row not in rows:  # An entity that is given twice is refused once.
+            if row not in rows:  # A duplicate entity is refused once.
                 rows.append(row)
         return {"throttle_time": 0, "entries": rows}
 

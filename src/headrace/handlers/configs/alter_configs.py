@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _INVALID: Final = int(ErrorCode.invalid_request)
 
 
-# Judges new values of this broker's own settings by what only this broker has, its files. Raises a Fault.
+# Checks new values of this broker's own settings against its files. Raises a Fault.
 CheckOwn = Callable[[Mapping[str, str]], None]
 
 
@@ -96,7 +96,7 @@ class NamedValue(Protocol):
 
 
 class NamedResource(Protocol):
-    """A resource as AlterConfigs and IncrementalAlterConfigs both name it."""
+    """A resource of AlterConfigs or IncrementalAlterConfigs."""
 
     resource_type: int
     resource_name: str
@@ -112,7 +112,7 @@ Request = TypeVar("Request")
 def refused_here(
     resources: Sequence[Resource], broker_id: int, check_own: CheckOwn
 ) -> tuple[list[Resource], list[AlterConfigsResourceResponse]]:
-    """(resources that may go on to the controller, answers for those that may not)."""
+    """(resources to forward to the controller, answers for the refused ones)."""
     keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in resources]
     going: list[Resource] = []
     rows: list[AlterConfigsResourceResponse] = []
@@ -122,7 +122,7 @@ def refused_here(
         elif kind not in NAMES:
             rows.append(resource_row(kind, name, _INVALID, f"Unknown resource type {kind}"))
         elif kind == BROKER and name and name.lstrip("-").isdecimal() and int(name) != broker_id:
-            # A broker's own settings may only change through it: a client that asks another is confused.
+            # The settings of one broker can only be changed through that broker.
             why = f"Unexpected broker id, expected {broker_id}, but received {name}"
             rows.append(resource_row(kind, name, _INVALID, why))
         elif kind == BROKER and name and (refusal := _refusal(resource, check_own)) is not None:
@@ -148,7 +148,7 @@ async def alter_the_rest(
     rows: list[AlterConfigsResourceResponse],
     locally: Callable[[Request, RequestContext], Awaitable[AlterConfigsResponse]],
 ) -> AlterConfigsResponse:
-    """The controller's answer for `resources`, together with the rows that were answered here."""
+    """The controller's answer for `resources`, together with the rows of this broker."""
     if not rows:
         return await gateway.serve(
             request, context.header, context.principal, context.peer_host, lambda: locally(request, context)

@@ -10,7 +10,7 @@ from headrace.telemetry import Loggers
 
 
 def levels() -> dict[str, str]:
-    """Every logger of this process that belongs to Headrace, and the root, with its effective level."""
+    """Every logger of Headrace, and the root logger, with its effective level."""
     return Loggers().levels()
 
 

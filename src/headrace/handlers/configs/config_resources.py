@@ -21,8 +21,8 @@ NUMBERS: Final = {name: number for number, name in NAMES.items()}
 
 
 def require_config(access: Access, operation: Operation, kind: int, name: str) -> None:
-    """Raises Refused unless the client may read or change the configuration. Kinds without a resource of their own
-    belong to the cluster."""
+    """Raises Refused unless the client may read or change the configuration. Types without a resource of their own
+    need the right on the cluster."""
     if kind == TOPIC:
         access.require(operation, ResourceType.TOPIC, name)
     elif kind == GROUP:

@@ -34,7 +34,7 @@ class ChangedPartitions:
         self._wake: Callable[[], None] | None = None
 
     def asked_for(self, key: Key) -> None:
-        """The follower has moved in it, or wants it from now on."""
+        """The follower's fetch offset moved, or the partition is new in the session."""
         self._fresh[key] = None
 
     def forgotten(self, key: Key) -> None:
@@ -44,7 +44,7 @@ class ChangedPartitions:
             watch.leave()
 
     def take(self, all_keys: Iterable[Key], now_ms: int) -> list[Key]:
-        """What to look at now. Everything that is still not quiet must be put back (`not_quiet`)."""
+        """The partitions to check now. The caller puts back those that still have news (`not_quiet`)."""
         is_again, self._has_waited = self._has_waited, False
         if not is_again and now_ms - self._looked_at_all_ms >= _LOOK_AT_ALL_MS:
             self._looked_at_all_ms = now_ms
@@ -63,7 +63,7 @@ class ChangedPartitions:
         watch.stand_at(place)
 
     def wait(self, missing_bytes: int, wake: Callable[[], None]) -> None:
-        """Wakes once, when so much may have become readable, or something changed hands."""
+        """Wakes once, when enough bytes may be readable, or a leader changed."""
         self._missing_bytes = missing_bytes
         self._has_waited = True
         self._wake = wake
@@ -72,7 +72,7 @@ class ChangedPartitions:
         self._wake = None
 
     def wake(self) -> None:
-        """Whoever waits is to be answered with what there is."""
+        """Wakes the waiting fetch."""
         wake, self._wake = self._wake, None
         if wake is not None:
             wake()
@@ -86,7 +86,7 @@ class ChangedPartitions:
     # ---- what the watches say
 
     def _grew(self, key: Key, size_bytes: int) -> bool:
-        """False when nobody has looked since it was last said."""
+        """False if there was no check since the last call."""
         known = key in self._fresh
         self._fresh[key] = None
         wake = self._wake

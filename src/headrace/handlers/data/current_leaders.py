@@ -12,12 +12,12 @@ class Leaders:
     view: ClusterView
 
     def of(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """(leader, epoch) as the image has it, or None for a partition that it does not have."""
+        """(leader, epoch) in the image, or None for an unknown partition."""
         info = self.view.current.partition(topic, partition)
         return None if info is None else (info.leader, info.leader_epoch)
 
     def endpoints(self, brokers: set[int], listener: str) -> tuple[NodeEndpoint, ...]:
-        """The addresses of those brokers on the listener that the client came through."""
+        """The addresses of those brokers on the client's listener."""
         found = []
         for broker_id in sorted(brokers):
             broker = self.view.current.brokers.get(broker_id)

@@ -56,7 +56,7 @@ def _monotonic_ms() -> int:
 
 @dataclass(slots=True)
 class ReadRequest:
-    """One fetch request, as far as reading needs it."""
+    """The fields of a fetch request that a read needs."""
 
     context: RequestContext
     wanted: dict[Key, SessionPartition]
@@ -67,15 +67,15 @@ class ReadRequest:
     max_bytes: int
     min_bytes: int
     client_rack: str
-    # For a follower that has been told everything once: where to look.
+    # For a follower with a session: the partitions to check.
     news: ChangedPartitions | None
-    # Topics that the client may not read, as the request names them.
+    # Topics that the client may not read, by name or id as in the request.
     denied: frozenset[str | bytes]
 
 
 @dataclass(slots=True)
 class ReadResult:
-    """What one look at the partitions gave."""
+    """Result of one pass over the partitions."""
 
     fetched: list[tuple[SessionPartition, FetchedPartition]]
     size_bytes: int
@@ -142,7 +142,7 @@ class Fetch(Handler):
         return poll.pending
 
     def _look_again(self, asked: ReadRequest, is_late: bool, wake: Callable[[], None]) -> Parts | Stop:
-        """The answer of a fetch that waited, or what ends its next wait."""
+        """The answer of a waiting fetch, or its next watch."""
         gathered = self._gather(asked)
         if is_late or not _may_wait(asked, gathered) or self._is_hurried(asked):
             return self._answer(asked, gathered)
@@ -159,7 +159,7 @@ class Fetch(Handler):
         return frozenset(topic for topic, name in named if name is not None and not access.may(_READ, _TOPIC, name))
 
     def _denied_follower(self, request: FetchRequest, context: RequestContext) -> Parts:
-        """Fetches as a replica without ClusterAction: it has no session, and it moves no high watermark."""
+        """A replica fetch without ClusterAction: no session, and no effect on the high watermark."""
         topics: list[FetchedTopic] = [
             (
                 topic,
@@ -195,7 +195,7 @@ class Fetch(Handler):
         return gathered
 
     def _is_quiet(self, wanted: SessionPartition, one: FetchedPartition) -> bool:
-        """Whether nothing is left to tell the follower of this partition; then it is watched instead of looked at."""
+        """Whether the follower knows everything about this partition; then a watch replaces the checks."""
         if one.error_code or one.diverging is not None or not wanted.knows(one.high_watermark, one.log_start_offset):
             return False
         return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
@@ -208,7 +208,7 @@ class Fetch(Handler):
         for wanted in several:
             topic, index = wanted.topic, wanted.index
             if topic in asked.denied:
-                # Not urgent: the client would ask without a pause.
+                # Not urgent: otherwise the client would fetch in a busy loop.
                 fetched.append((wanted, FetchedPartition(index, _DENIED_TOPIC, aborted=())))
                 continue
             try:
@@ -227,7 +227,7 @@ class Fetch(Handler):
                     client_rack=asked.client_rack,
                 )
             except Fault as fault:
-                # A topic that is gone does not keep the others from waiting: the client would ask without a pause.
+                # A deleted topic does not end the wait: otherwise the client would fetch in a busy loop.
                 gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
                 self._count_failure(wanted.topic)
                 fetched.append((wanted, self._refused(wanted, fault, asked.context.version)))
@@ -272,7 +272,7 @@ class Fetch(Handler):
         if version >= _LEADER_TOLD_FROM and code in _SENT_ELSEWHERE:
             name = self._name(wanted.topic)
             leader = self.leaders.of(name, wanted.index) if name is not None else None
-        # Kafka lists no aborted transactions for what does not exist, and has no list for other faults.
+        # As in Kafka: an empty list of aborted transactions for an unknown partition, null for other errors.
         unknown = isinstance(fault, UnknownPartition | UnknownTopicId)
         return FetchedPartition(wanted.index, code, aborted=() if unknown else None, current_leader=leader)
 
@@ -312,7 +312,7 @@ class Fetch(Handler):
         )
 
     def _held_back(self, asked: ReadRequest, wait_ms: int) -> Parts:
-        """No records until the wait is over (KIP-219). A session that was just made is made again by the next fetch."""
+        """Answers without records during a throttle (KIP-219). The next fetch creates a new session again."""
         known = asked.session is not None and asked.only_changes
         return encode_fetch_response(
             asked.context.version,
@@ -324,9 +324,7 @@ class Fetch(Handler):
 
     def _count_failure(self, topic: str | bytes) -> None:
         name = self._name(topic)
-        if (
-            name is not None and name in self.leaders.view.current.topics
-        ):  # names that clients make up are not remembered
+        if name is not None and name in self.leaders.view.current.topics:  # unknown names are not cached
             self.metering.traffic[name].failed_fetches += 1
 
     def _count(self, asked: ReadRequest, topic: str | bytes, size_bytes: int) -> None:
@@ -342,7 +340,7 @@ class Fetch(Handler):
 
 
 def _may_wait(asked: ReadRequest, gathered: ReadResult) -> bool:
-    """Too little to answer with, and something that could bring more."""
+    """Whether there are too few bytes, and a partition that could bring more."""
     if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
         return False
     return bool(gathered.readable) or asked.news is not None

@@ -26,12 +26,12 @@ NO_SESSION: Final = 0
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 _NONE: Final = int(ErrorCode.none)
-# Followers learn within this time, and the leader with them, who leads what now.
+# Within this time followers and leaders apply a change of leadership.
 _HURRY_MS: Final = 1000
 
 
 class SessionPartition:
-    """One partition that a client wants, and what it was told last."""
+    """One partition of a session, and the last answer for it."""
 
     __slots__ = (
         "index",
@@ -56,7 +56,7 @@ class SessionPartition:
     def update(self, partition: WantedPartition) -> None:
         _, leader_epoch, self.offset, self.last_fetched_epoch, self.replica_log_start, self.max_bytes = partition
         if leader_epoch != self.leader_epoch:
-            # A follower that changed leaders while an answer was on its way has thrown that answer away.
+            # A follower that changed leaders while an answer was in flight has dropped that answer.
             self.leader_epoch = leader_epoch
             self.told_high_watermark = -1
 
@@ -64,7 +64,7 @@ class SessionPartition:
         return high_watermark == self.told_high_watermark and log_start == self.told_log_start
 
     def tell(self, fetched: FetchedPartition) -> bool:
-        """Whether the client must hear this; what it hears is remembered."""
+        """Whether the answer must be sent; if so, it is stored as the last one."""
         must = (
             fetched.records is not None
             or fetched.high_watermark != self.told_high_watermark
@@ -119,7 +119,7 @@ class Session:
             self.news.close()
 
     def moved_to_end(self, served: Iterable[Key]) -> None:
-        """Those that were given records come last next time, so that no partition starves the others."""
+        """Partitions with records come last in the next fetch, so that no partition starves the others."""
         for key in served:
             known = self.wanted.pop(key, None)
             if known is not None:
@@ -134,9 +134,9 @@ class FetchSessions:
         self._hurry_until_ms = 0
 
     def leads_more(self, now_ms: int) -> None:
-        """This broker leads another partition. Its followers may be waiting here for others that it leads, and would
-        ask for the new one only after that: until they have, nothing that is written to it is committed. So those
-        that wait are answered, and for a moment nobody waits for long (`in_a_hurry`)."""
+        """This broker leads another partition. Its followers may have fetches waiting here for other partitions, and
+        would fetch the new one only after those. Until then no record in it is committed. So waiting fetches are
+        answered, and for a moment fetches wait only briefly (`in_a_hurry`)."""
         if now_ms + _HURRY_MS == self._hurry_until_ms:
             return
         self._hurry_until_ms = now_ms + _HURRY_MS
@@ -153,7 +153,7 @@ class FetchSessions:
     def open(
         self, request: FetchRequest, version: int, is_follower: bool, now_ms: int
     ) -> tuple[dict[Key, SessionPartition], Session | None, bool]:
-        """(what to fetch, the session if there is one, whether only changes are told). Raises Refused."""
+        """(partitions to fetch, session or None, whether the answer has only changes). Raises Refused."""
         if version < SESSIONS_FROM:
             return _all_wanted(request), None, False
         session_id, epoch = request.session_id, request.session_epoch
@@ -202,7 +202,7 @@ class FetchSessions:
         return session
 
     def _evict(self, size: int, is_follower: bool, now_ms: int) -> bool:
-        """Makes room for a session of `size` partitions, if one there may be given up for it."""
+        """Evicts a session to make room for one of `size` partitions, if the rules allow it."""
         if not self._sessions:
             return False
         oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)

@@ -20,15 +20,15 @@ class GroupCommit:
         self._under_way: dict[Log, asyncio.Task[None]] = {}
 
     async def synced(self, log: Log, offset_exclusive: int) -> ErrorCode:
-        """Returns when everything below the offset is on this broker's disk, or cannot get there any more."""
+        """Returns when all records below the offset are on this broker's disk, or can no longer be."""
         while log.recovery_point < offset_exclusive:
             if log.log_end_offset < offset_exclusive:
-                return ErrorCode.not_leader_or_follower  # cut away again: another broker leads
+                return ErrorCode.not_leader_or_follower  # truncated: another broker leads
             flush = self._under_way.get(log)
             if flush is None:
                 flush = self._under_way[log] = asyncio.create_task(self._flush(log))
             try:
-                # Shielded: a writer whose time is up must not take the others' fsync with it.
+                # Shielded: a writer that times out must not cancel the fsync of the others.
                 await asyncio.shield(flush)
             except StorageFault as fault:
                 return fault.code

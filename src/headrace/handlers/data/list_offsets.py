@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
 
 
-# Special timestamps, and the first version that knows them.
+# Special timestamps, and the first version that supports them.
 _KNOWN_FROM: Final = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 _CONSUMER: Final = -1
 _DEBUGGER: Final = -2
@@ -65,7 +65,7 @@ class ListOffsets(Handler):
         self, topic: str, question: ListOffsetsPartition, asker: int, isolation: int, version: int, repeated: bool
     ) -> ListOffsetsPartitionResponse:
         index, timestamp = question.partition_index, question.timestamp
-        # One partition's fault is that partition's answer; it never costs the others theirs.
+        # An error of one partition does not affect the others.
         try:
             if repeated:
                 raise Refused(ErrorCode.invalid_request, f"{topic}-{index} is asked for twice")

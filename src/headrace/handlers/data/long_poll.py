@@ -13,7 +13,7 @@ from headrace.net.replies import Parts, Pending
 
 # Ends a watch.
 Stop = Callable[[], None]
-# (whether the time is over, what wakes the next wait): the answer, or what ends the watch that was set up instead.
+# Takes (whether the time is over, the wake callback). Returns the answer, or a function that ends the new watch.
 Look = Callable[[bool, Callable[[], None]], Parts | Stop]
 
 
@@ -49,7 +49,7 @@ class LongPoll:
             found = self._look(is_late, self.wake)
         except (
             Exception
-        ) as error:  # the boundary of a look: its caller is the loop, so the waiting client must hear of it
+        ) as error:  # boundary of a check: the event loop calls it, so the waiting client must get the error
             self._timer.cancel()
             pending.fail(error)
             return

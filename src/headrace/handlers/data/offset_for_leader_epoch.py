@@ -55,7 +55,7 @@ class OffsetForLeaderEpoch(Handler):
         try:
             if not is_visible:
                 raise denied(ResourceType.TOPIC)
-            # A follower compares epochs first: who knows a newer one than it hears that, not that others lead.
+            # A follower compares epochs first: a newer epoch in the request is an error of its own, before NOT_LEADER.
             partition = self.partitions.held(topic, question.partition)
             epoch, end_offset = partition.end_offset_for_epoch(question.leader_epoch, question.current_leader_epoch)
         except Fault as fault:

@@ -44,14 +44,14 @@ from headrace.wire.produce import (
     read_produce_request,
 )
 
-# Kafka lets its own admin client write to internal topics, and nobody else.
+# As in Kafka, only its admin client id may write to internal topics.
 _INTERNAL_CLIENT: Final = "__admin_client"
-# Looked up once: the members of an enumeration cost as much as the check.
+# Looked up once: an enumeration member costs as much as the check.
 _WRITE: Final = Operation.WRITE
 _TOPIC: Final = ResourceType.TOPIC
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _TIMED_OUT: Final = int(ErrorCode.request_timed_out)
-# Faults that are found before the log is looked at; Kafka then has no log start offset to tell.
+# Errors found before the log is read; Kafka then sends no log start offset.
 _WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.unknown_topic_or_partition,
@@ -109,14 +109,14 @@ class Produce(Handler):
         if request.transactional_id is not None:
             unverified = self.transactions.unverified(request, context.version, context.received_at_ms, refused)
             if unverified:
-                # The records must outlive this frame, and nothing behind them may be appended before them.
+                # The records must outlive this frame, and later requests must not be appended before them.
                 for _, partitions in request.topics:
                     partitions[:] = [(index, _copy(records)) for index, records in partitions]
                 return Pending.of(self._when_verified(request, unverified, context, refused))
         return self._append_all(request, context, refused)
 
     def _denied(self, request: ProduceRequest, access: Access) -> dict[Place, Fault]:
-        """The faults of the batches that the client may not write."""
+        """The errors of batches that the client may not write."""
         id_ = request.transactional_id
         if (
             id_ is not None
@@ -197,7 +197,7 @@ class Produce(Handler):
                         outcomes[-1] = outcomes[-1]._replace(error_code=int(code))
         wait_ms = self.metering.produced(context, request.size_bytes) if self.metering.quotas.limits_produce else 0
         if acks == 0:
-            # Nobody reads an answer; a closed connection is the only way to say that something went wrong.
+            # There is no answer with acks=0; closing the connection is the only way to report an error.
             return CLOSE if failed else None
         if to_sync:
             waiting = self._when_synced(to_sync, commits, request.timeout_ms, topics, context, wait_ms)
@@ -257,7 +257,7 @@ class Produce(Handler):
         context: RequestContext,
         wait_ms: int,
     ) -> Answer:
-        """The disk first, then the replicas, which fetch meanwhile."""
+        """Waits for the disk first, then for the replicas, which fetch meanwhile."""
 
         async def sync(write: Commit) -> None:
             try:
@@ -285,9 +285,9 @@ class Produce(Handler):
 
 
 class Acknowledgement:
-    """The answer to acks=all, given in the moment in which the last of its batches is committed or refused, or late.
+    """The answer to acks=all, given when the last of its batches is committed or refused, or after the timeout.
 
-    What is not committed in time says so; the records stay appended and may still be committed.
+    After the timeout the records stay in the log and may still be committed.
     """
 
     __slots__ = ("_answer", "_commits", "_missing", "_timer", "pending")
@@ -321,7 +321,7 @@ class Acknowledgement:
                 commit.answered(_TIMED_OUT)
         try:
             answer = self._answer()
-        except Exception as bug:  # must not reach whoever moved the high watermark
+        except Exception as bug:  # must not reach the code that moved the high watermark
             self.pending.fail(bug)
         else:
             self.pending.give(answer)

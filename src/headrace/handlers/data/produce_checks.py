@@ -22,7 +22,7 @@ _ZSTD_FROM_VERSION: Final = 7
 _MAGIC: Final = 2
 _read_length: Final = struct.Struct(">i").unpack_from
 
-# Producers name the same few topics in every request.
+# Cached: producers send the same few topics in every request.
 _ids: dict[bytes, uuid.UUID] = {}
 _IDS_KEPT: Final = 10_000
 
@@ -37,7 +37,7 @@ def topic_id_of(data: bytes) -> uuid.UUID:
 
 
 def check_records(records: memoryview | None, version: int, transactional: bool = False) -> memoryview:
-    """Exactly one batch of the current format, in a compression that the version knows. Raises Refused."""
+    """Exactly one batch of the current format, in a compression that the version allows. Raises Refused."""
     if records is None or len(records) < HEADER_BYTES:
         raise Refused(
             ErrorCode.invalid_record, f"produce v{version} needs one record batch per partition, there is none"

@@ -29,7 +29,7 @@ _PRODUCER_AT: Final = 43
 
 _ADDS_FROM: Final = 12
 _ABORTABLE_FROM: Final = 11
-# What a client cannot act on is said as something that makes it send the batch again.
+# Errors that a client cannot handle are translated to retriable ones.
 _TRY_AGAIN: Final = frozenset(
     {
         ErrorCode.concurrent_transactions,
@@ -44,7 +44,7 @@ Place = tuple[str | bytes, int]
 
 
 class TransactionVerifier(Protocol):
-    """The way to the coordinator of a transactional id, on this broker or another."""
+    """Asks the coordinator of a transactional id, on this broker or another."""
 
     async def verify(
         self,
@@ -59,7 +59,7 @@ class TransactionVerifier(Protocol):
 
 @dataclass(frozen=True)
 class UnverifiedBatch:
-    """A batch whose transaction the partition does not know, with the place it has in the request."""
+    """A batch that would open a transaction in the partition, with its position in the request."""
 
     place: Place
     partition: TopicPartition
@@ -75,8 +75,8 @@ class TransactionGuard:
     def unverified(
         self, request: ProduceRequest, version: int, now_ms: int, refused: Container[Place]
     ) -> list[UnverifiedBatch]:
-        """The batches that must be asked about. A batch that is refused already is not, because asking may add its
-        partition to the transaction. The append refuses unknown partitions."""
+        """The batches that need verification. A refused batch is left out, because verification may add its partition
+        to the transaction. The append refuses unknown partitions."""
         found = []
         for topic, partitions in request.topics:
             for index, records in partitions:
@@ -102,7 +102,7 @@ class TransactionGuard:
         return self.partitions.by_id(topic, index)
 
     async def ask(self, transactional_id: str, batches: list[UnverifiedBatch], version: int) -> dict[Place, Fault]:
-        """The faults of those that may not be appended."""
+        """The errors of batches that may not be appended."""
         faults: dict[Place, Fault] = {}
         by_producer: dict[tuple[int, int], list[UnverifiedBatch]] = {}
         for batch in batches:

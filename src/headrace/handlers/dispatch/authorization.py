@@ -37,12 +37,12 @@ _FAILED: Final = {
 }
 
 
-# What a field `*_authorized_operations` holds when the client did not ask for it.
+# Value of a field `*_authorized_operations` that the client did not request.
 NOT_ASKED: Final = -(2**31)
 
 
 class Access(ABC):
-    """What the client of one request may do."""
+    """The rights of the client of one request."""
 
     __slots__ = ()
 
@@ -51,18 +51,18 @@ class Access(ABC):
 
     @abstractmethod
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there is any resource of the type that the client may do this with."""
+        """Whether the client may do this on any resource of the type."""
 
     @abstractmethod
     def operations(self, resource_type: ResourceType, name: str) -> int:
-        """The bits of the operations that the client may do, as the fields `*_authorized_operations` have them."""
+        """The allowed operations as bits of the fields `*_authorized_operations`."""
 
     @abstractmethod
     def filter(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
-        """The names that the client may see. For lists: what is left out is not a denied request."""
+        """The names that the client may see. For lists: omitted names are not logged as denied."""
 
     def may_cluster(self, operation: Operation) -> bool:
-        """For a right on the cluster that stands beside others: without it the request is not denied yet."""
+        """For an alternative right on the cluster: without it the request is not denied yet."""
         return bool(self.filter(operation, ResourceType.CLUSTER, (CLUSTER_NAME,)))
 
     def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
@@ -109,14 +109,14 @@ UNRESTRICTED: Final[Access] = _Unrestricted()
 
 
 def cluster_operations(access: Access) -> int:
-    """The field `cluster_authorized_operations`; nothing is told to a client that may not describe the cluster."""
+    """The field `cluster_authorized_operations`; empty for a client that may not describe the cluster."""
     if not access.may_cluster(Operation.DESCRIBE):
         return 0
     return access.operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 class RestrictedAccess(Access):
-    """Of one principal at one address, in requests of one API, by one authorizer."""
+    """Rights of one principal at one address, in requests of one API, by one authorizer."""
 
     __slots__ = ("_allows", "_audit", "_authorizer", "_host", "_principal", "api_key")
 
@@ -148,9 +148,9 @@ class RestrictedAccess(Access):
 
 
 class Authorization:
-    """Gives each request its access. `authorizer` is asked for each request, because ACLs change; None without one.
+    """Gives each request its access. `authorizer` is called for each request, because ACLs change; None without one.
 
-    Accesses are kept as long as the authorizer stays, because making one costs as much as the check itself.
+    Accesses are cached while the authorizer is the same, because creating one costs as much as the check.
     """
 
     __slots__ = ("_accesses", "_audit", "_authorizer", "_kept_for", "is_open")
@@ -178,7 +178,7 @@ class Authorization:
         return made
 
 
-# For requests that came through the coordination store, which only brokers can write to.
+# For fallback requests: only brokers can write to the coordination store.
 OPEN: Final = Authorization()
 
 
@@ -208,7 +208,7 @@ class Needs:
             access.require_cluster(self.request)
 
     def __iter__(self) -> Iterator[tuple[Operation, ResourceType]]:
-        """Every right, with the type of its resource."""
+        """Every right, with its resource type."""
         if self.request is not None:
             yield self.request, ResourceType.CLUSTER
         for resource_type in _FAILED:

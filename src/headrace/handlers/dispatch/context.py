@@ -10,14 +10,14 @@ from headrace.wire.codec import RequestHeader
 
 
 def _nobody(delay_ms: int) -> None:
-    """Mutes no one: the request came from no connection."""
+    """Mutes nothing: the request came from no connection."""
 
 
 def _never(key: Hashable, call: Callable[[], None]) -> None:
-    """What came from no connection has none that could close."""
+    """Never calls back: the request came from no connection."""
 
 
-# Not frozen: one is made per request, and a frozen dataclass costs three times as much to make. Nobody changes it.
+# Not frozen: one is made per request, and a frozen dataclass costs three times as much to create. It is never changed.
 @dataclass(slots=True)
 class RequestContext:
     header: RequestHeader

@@ -59,7 +59,7 @@ class Dispatcher:
         self._metering = Metering() if metering is None else metering
 
     def serve(self, frame: memoryview, connection: Connection, *, admitted: bool = False) -> Reply:
-        """`admitted`: the login has let the frame pass."""
+        """`admitted`: the login has accepted the frame."""
         if connection.guarded and not admitted:
             return self._logins.serve(frame, connection, self._serve_admitted)
         started = time.perf_counter()
@@ -121,7 +121,7 @@ class Dispatcher:
         started: float,
     ) -> Pending:
         if type(reply) is Pending:
-            # Its request may be a view of the frame, which is not valid any more when the answer comes.
+            # The request may be a view of the frame, which is invalid when the answer comes.
             explain = partial(self._failed, handler, None, context, connection)
             pending = reply
         else:
@@ -177,7 +177,7 @@ class Dispatcher:
 
 
 def _write_throttle_time(reply: Reply, header: RequestHeader, wait_ms: int) -> None:
-    """Writes the throttle time into an encoded answer: how long serving took is known only then."""
+    """Writes the throttle time into an encoded answer: the time of the request is known only then."""
     at = throttle_time_at(header.api_key, header.api_version)
     first = reply[0] if isinstance(reply, list) and reply else reply
     if at is not None and isinstance(first, bytearray) and len(first) >= at + 4:

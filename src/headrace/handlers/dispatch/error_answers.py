@@ -28,7 +28,7 @@ _NOTHING: Final[dict[str, object]] = {
 
 
 def error_answer(api_key: int, version: int, error_code: int, message: str) -> dict[str, object] | None:
-    """None when the API has no error code at its top."""
+    """None if the API has no top-level error code."""
     schema = response_schema(api_key, version)
     if not any(field.name == "error_code" for field in dataclasses.fields(schema)):
         return None

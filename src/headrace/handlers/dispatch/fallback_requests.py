@@ -20,7 +20,7 @@ from headrace.wire.apis import ApiKey
 
 logger = logging.getLogger(__name__)
 
-# What brokers ask the controller: topics they need, in-sync sets, their clients' requests, controlled shutdown,
+# Requests of brokers to the controller: internal topics, in-sync sets, their clients' requests, controlled shutdown,
 # producer ids, lost disks.
 FALLBACK_APIS: Final = frozenset(
     {

@@ -29,7 +29,7 @@ async def serve_forwarded(
     principal: str,
     now_ms: int,
 ) -> bytes:
-    """The answer without its length prefix. Raises Refused for a request that may not come this way or is none.
+    """The answer without its length prefix. Raises Refused for a malformed request, or one that may not be forwarded.
 
     The request is authorized here as a request of `principal` from `host`, whatever the forwarding broker checked.
     """

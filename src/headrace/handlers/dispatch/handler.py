@@ -27,7 +27,7 @@ class Handler(ABC):
     api_key: ClassVar[ApiKey]
     versions: ClassVar[range]
     needs: ClassVar[Needs]
-    # Old clients choose features by the lowest version of some APIs, even where it is not served any more.
+    # Advertised lowest version: old clients choose features by it, even if it is not served any more.
     advertised_from: ClassVar[int | None] = None
     is_advertised: ClassVar[bool] = True
 
@@ -37,12 +37,12 @@ class Handler(ABC):
 
     @abstractmethod
     def serve(self, request: Never, context: RequestContext) -> Served:
-        """Each handler names its own type of request here."""
+        """Each handler declares its own request type here."""
 
     def serve_at_controller(self, request: Never, context: RequestContext) -> Served:
         """Serves a request that another broker forwarded, after that broker did its own part."""
         return self.serve(request, context)
 
     def refuse(self, request: Never, context: RequestContext, error_code: int, message: str) -> Fields | None:
-        """The answer that says only what went wrong; None where the API has no error code at its top."""
+        """The error answer; None if the API has no top-level error code."""
         return error_answer(self.api_key, context.version, error_code, message)

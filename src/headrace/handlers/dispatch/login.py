@@ -63,7 +63,7 @@ class ListenerLogin:
 
 @dataclass(slots=True)
 class ConnectionLogin:
-    """What a connection remembers: the login under way, or the session that it led to."""
+    """State of a connection: the login in progress, or its session."""
 
     listener: ListenerLogin
     login: ServerLogin | None
@@ -101,7 +101,7 @@ class Logins:
     # --- the steps of a login ---
 
     def _versions(self, login: ServerLogin, reply: Reply) -> Reply:
-        """The error code follows the length and the correlation id. After an error the client may ask again."""
+        """The error code follows the length and the correlation id. After an error the client may retry."""
         if isinstance(reply, bytearray) and reply[8:10] == b"\0\0":
             login.versions_given()
         return reply
@@ -167,14 +167,14 @@ class Logins:
         await asyncio.sleep(known.listener.failure_delay_ms / 1000)
         if answer is None:
             return CLOSE
-        # The answer leaves when this returns. What the client has sent behind it meets a login that is over.
+        # The answer is sent when this returns. Later frames of the client find a finished login.
         asyncio.get_running_loop().call_soon(connection.close)
         return answer
 
     def _illegal_state(
         self, header: RequestHeader, frame: memoryview, body_at: int, connection: Connection
     ) -> bytearray | None:
-        """The answer of the API that came between the tokens; None where its bytes or its version are not readable."""
+        """The error answer to another API between the tokens; None if the request is not readable."""
         handler = self._table.get(header.api_key)
         if handler is None or header.api_version not in handler.versions:
             return None

@@ -35,7 +35,8 @@ class Metering:
         return self._held_back("produce", context, wait)
 
     def fetched(self, context: RequestContext, size_bytes: int, now_ms: int) -> int:
-        """The wait before an answer of this size may go out; when there is one, it is not counted: nothing is sent."""
+        """The wait before an answer of this size may be sent. With a wait the bytes are not counted: nothing is
+        sent."""
         principal, client_id = context.principal, context.client_id
         wait = self.quotas.record_fetch(principal, client_id, size_bytes, now_ms)
         if wait:
@@ -43,7 +44,7 @@ class Metering:
         return self._held_back("fetch", context, wait)
 
     def connected(self, address: str, now_ms: int) -> int:
-        """The wait after a connection from this address; when there is one, the connection is not to be served."""
+        """The wait after a connection from this address. With a wait the connection must not be served."""
         return self.quotas.record_connection(address, now_ms) if self.quotas.limits_connections else 0
 
     def took_time(self, context: RequestContext, busy_ms: float) -> int:
@@ -55,7 +56,7 @@ class Metering:
     ) -> tuple[list[Item], list[Item], int]:
         """Splits changes (each with its number of partitions) into those allowed and those refused, with the wait.
 
-        Strict, for clients that know THROTTLING_QUOTA_EXCEEDED (KIP-599); for others everything goes through.
+        Strict, for clients that know THROTTLING_QUOTA_EXCEEDED (KIP-599); for others everything is allowed.
         """
         if not self.quotas.limits_mutations:
             return [item for item, _ in asked], [], 0

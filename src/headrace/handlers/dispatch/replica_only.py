@@ -15,7 +15,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 from headrace.wire.apis import ApiKey
 from headrace.wire.fetch_request import FetchRequest
 
-# Whether a request of that version is one that only a broker sends.
+# Whether only brokers send a request of that version.
 IsReplicas = Callable[[object, int], bool]
 
 
@@ -51,14 +51,14 @@ REPLICA_ONLY: Final[Mapping[int, IsReplicas]] = {
 
 
 class ReplicaOnly:
-    """`listener`: the brokers' own, or None where they share one with the clients."""
+    """`listener`: the inter-broker listener, or None if brokers share one with clients."""
 
     def __init__(self, listener: str | None = None) -> None:
         self._listener = listener
         self._guarded: Mapping[int, IsReplicas] = {} if listener is None else REPLICA_ONLY
 
     def check(self, api_key: int, version: int, request: object, listener: str) -> None:
-        """Raises Refused for a broker's request that came where clients come."""
+        """Raises Refused for a broker's request on a client listener."""
         is_replicas = self._guarded.get(api_key)
         if is_replicas is not None and listener != self._listener and is_replicas(request, version):
             raise Refused(

@@ -28,7 +28,7 @@ class HandlerTable:
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
 
     def advertised(self) -> list[tuple[int, int, int]]:
-        """(API key, lowest, highest version) of everything a client may ask for, by key."""
+        """(API key, lowest, highest version) of every served API, by key."""
         return [
             (h.api_key, h.versions.start if h.advertised_from is None else h.advertised_from, h.versions.stop - 1)
             for h in self

@@ -108,7 +108,7 @@ class ConsumerGroupDescribe(Handler):
 
 
 def _held(member: ConsumerMember) -> dict[uuid.UUID, set[int]]:
-    """What nobody else may have: also what the member was told to give up and has not yet."""
+    """The partitions that the member holds, including those it must still revoke."""
     held: dict[uuid.UUID, set[int]] = {}
     for partitions in (member.assigned, member.pending_revocation):
         for topic_id, indexes in partitions.items():

@@ -42,7 +42,7 @@ _LEADER_WITHIN_SECONDS: Final = 2.0
 
 class InternalTopics(Protocol):
     async def ensure(self, name: str) -> bool:
-        """Whether the topic is there, now at the latest."""
+        """Creates the topic if it is missing. True when it exists."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class FindCoordinator(Handler):
         if endpoint is None:
             return _answer(key, ErrorCode.coordinator_not_available, "its partition has no leader: ask again")
         node_id, host, port = endpoint
-        # Kafka's words for success, in the one form of the answer and in the other.
+        # Kafka's messages for success, in the two forms of the answer.
         words = "NONE" if context.version < _BATCHED_FROM else ""
         return _answer(key, ErrorCode.none, words, node_id, host, port)
 
@@ -115,7 +115,7 @@ class FindCoordinator(Handler):
 
 
 def _names_a_share_partition(key: str) -> bool:
-    # A group's id may hold colons; those at the end of the key Kafka does not see.
+    # A group id may contain colons; Kafka ignores colons at the end of the key.
     group_id, topic_id, index = ["", "", *key.rstrip(":").rsplit(":", 2)][-3:]
     try:
         uuid_from_text(topic_id)

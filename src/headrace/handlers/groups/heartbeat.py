@@ -51,6 +51,6 @@ async def _later(reply: asyncio.Future[ErrorCode]) -> HeartbeatResponse:
 
 
 def _answer(fault: Fault) -> HeartbeatResponse:
-    # While the group is being loaded nobody is put out: the member is told that all is well.
+    # While the group loads no member expires: the answer has no error.
     loading = fault.code is ErrorCode.coordinator_load_in_progress
     return {"error_code": ErrorCode.none if loading else fault.code}

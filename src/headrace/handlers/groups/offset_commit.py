@@ -41,7 +41,7 @@ _DENIED_TOPIC: Final = int(ErrorCode.topic_authorization_failed)
 _TOO_LARGE: Final = int(ErrorCode.offset_metadata_too_large)
 _KNOWS_MEMBER_EPOCHS_FROM: Final = 9
 
-# Per topic (partition, error code); what is still to be committed is added when the coordinator has spoken.
+# Per topic (partition, error code); committed partitions are added after the coordinator's answer.
 Answers = list[tuple[Topic, list[tuple[int, int]]]]
 Taken = list[tuple[TopicCommit, list[tuple[int, int]]]]
 
@@ -116,7 +116,7 @@ class OffsetCommit(Handler):
         outcomes: list[tuple[int, int]],
         access: Access,
     ) -> TopicCommit | None:
-        """What of a topic's commits can be taken; the others are answered in `outcomes`."""
+        """The valid commits of a topic; the answers for the others go to `outcomes`."""
         image = self.view.current
         if version >= TOPIC_IDS_FROM:
             assert isinstance(topic, bytes)
@@ -142,7 +142,7 @@ class OffsetCommit(Handler):
 
 
 def _answer(taken: Taken, error: ErrorCode, too_long: Collection[tuple[str, int]], version: int) -> None:
-    # Members of the new protocol learn of a fence by the epoch; versions before it know only their own words for it.
+    # Members of the new protocol get STALE_MEMBER_EPOCH; older versions get their own error codes.
     if version < _KNOWS_MEMBER_EPOCHS_FROM and error is ErrorCode.stale_member_epoch:
         error = ErrorCode.illegal_generation
     code = int(error)

@@ -41,7 +41,7 @@ _TOPIC_IDS_FROM: Final = 10
 
 
 class GroupQuery(NamedTuple):
-    """What is asked of one group, whatever the version: topics by name, or by id from v10 on; None means all."""
+    """The request for one group, for all versions: topics by name, or by id from v10 on; None means all."""
 
     group_id: str
     topics: Sequence[tuple[str, uuid.UUID | None, Sequence[int]]] | None
@@ -96,7 +96,7 @@ class OffsetFetch(Handler):
         if topics is None:
             visible = access.filter(Operation.DESCRIBE, ResourceType.TOPIC, found)
             topics = [(name, list(partitions)) for name, partitions in found.items() if name in visible]
-        # As often as it was asked for: a topic, or a partition, may be named twice.
+        # Duplicates stay: a request may contain a topic or a partition twice.
         answers = [
             self._topic(name, [(index, found[name][index]) for index in indexes], version) for name, indexes in topics
         ]
@@ -105,7 +105,7 @@ class OffsetFetch(Handler):
     def _asked_topics(
         self, asked: GroupQuery, version: int, access: Access
     ) -> tuple[list[tuple[str, Sequence[int]]] | None, list[OffsetFetchResponseTopics]]:
-        """What to look up by name, and the answers for ids that no topic has and for topics the client may not see."""
+        """The names to look up, and the answers for unknown ids and for topics that the client may not see."""
         if asked.topics is None:
             return None, []
         names = self.view.current.topic_names
@@ -134,7 +134,7 @@ class OffsetFetch(Handler):
     def _failed(self, asked: GroupQuery, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
         answers: list[OffsetFetchResponseTopics] = []
         if version < _TOP_LEVEL_ERROR_FROM:
-            # No place at the top: every partition says it.
+            # No top-level error: every partition carries it.
             answers = [
                 {"name": name, "topic_id": None, "partitions": [_partition(p, error) for p in partitions]}
                 for name, _, partitions in asked.topics or ()
@@ -149,7 +149,7 @@ def _fetched(
     if value is None:
         return _partition(index, offset.error)
     if version >= _TOPIC_IDS_FROM and value.topic_id is not None and value.topic_id != topic_id:
-        return _partition(index, ErrorCode.none)  # committed for a topic of this name that is gone
+        return _partition(index, ErrorCode.none)  # committed for a deleted topic of this name
     return _partition(index, ErrorCode.none, value.offset, value.leader_epoch, value.metadata)
 
 

@@ -55,7 +55,7 @@ class SyncGroup(Handler):
                 )
             )
         except Fault as fault:
-            # Between two coordinators a sync cannot be kept: the member joins again.
+            # A sync cannot wait while the coordinator loads: the member joins again.
             loading = fault.code is ErrorCode.coordinator_load_in_progress
             reply = SyncReply(ErrorCode.rebalance_in_progress if loading else fault.code)
         return {

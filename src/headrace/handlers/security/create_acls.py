@@ -54,6 +54,6 @@ class CreateAcls(Handler):
         results = await self.gateway.controller.create_acls([acl_of(row) for row in request.creations])
         return {
             "throttle_time": 0,
-            # An empty message for a created ACL, as Kafka has it.
+            # An empty message for a created ACL, as in Kafka.
             "results": [{"error_code": int(one.error), "error_message": one.message or ""} for one in results],
         }

@@ -20,7 +20,7 @@ from headrace.security.acl.model import Operation, ResourceType
 if TYPE_CHECKING:
     from headrace.wire.messages.share_fetch import LeaderIdAndEpoch, NodeEndpoint
 
-# Kafka leaves the fields as they are when they have nothing to say.
+# Defaults of unused fields, as in Kafka.
 NO_LEADER: Final[LeaderIdAndEpoch] = {"leader_id": 0, "leader_epoch": 0}
 _MOVED: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
@@ -33,7 +33,7 @@ class SessionRequest(Protocol):
 
 
 class Acknowledged(Protocol):
-    """A topic with acknowledgements, as both APIs carry them."""
+    """A topic with acknowledgements, in both APIs."""
 
     topic_id: uuid.UUID | None
 
@@ -55,7 +55,7 @@ class AcknowledgementBatch(Protocol):
 
 
 class SessionAnswer(NamedTuple, Generic[Row]):
-    """What both APIs answer; `rows` are the partitions of each topic."""
+    """Common answer of both APIs; `rows` are the partitions of each topic."""
 
     error: ErrorCode
     message: str | None
@@ -79,7 +79,7 @@ class ShareRequests:
         ask: Callable[[str, str], Awaitable[Answers]],
         row: Callable[[int, PartitionAnswer, LeaderIdAndEpoch], Row],
     ) -> SessionAnswer[Row]:
-        """`ask` makes the request of the named group and member; `row` is a partition as the API shows it."""
+        """`ask` runs the request for the group and member; `row` encodes a partition for the API."""
         try:
             features.require(self.view.current, features.SHARE_GROUPS)
             if not group_id or not member_id:
@@ -112,7 +112,7 @@ def check_topic(view: ClusterView, access: Access) -> CheckTopic:
 def _current_leader(
     image: ClusterImage, partition: tuple[uuid.UUID, int], errors: tuple[ErrorCode, ...], leaders: set[int]
 ) -> LeaderIdAndEpoch:
-    """Only a client that asked the wrong broker gets the leader."""
+    """The leader, only for a client that asked the wrong broker."""
     name = image.topic_names.get(partition[0])
     info = image.partition(name, partition[1]) if name is not None else None
     if info is None or not any(error in _MOVED for error in errors):
@@ -132,7 +132,7 @@ def _node_endpoints(image: ClusterImage, leaders: set[int], context: RequestCont
 
 
 def acknowledgements_of(topics: Iterable[Acknowledged]) -> dict[tuple[uuid.UUID, int], list[Acknowledgement]]:
-    """The acknowledgements of every partition that the request names; a partition may have none."""
+    """The acknowledgements of every partition of the request; a partition may have none."""
     return {
         (topic.topic_id, partition.partition_index): [
             Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)

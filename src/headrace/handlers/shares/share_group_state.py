@@ -63,7 +63,7 @@ class StateTopic(Protocol[Partition]):
 
 
 class StateRequest(Protocol[Partition]):
-    """What the five requests have in common."""
+    """Common part of the five requests."""
 
     group_id: str
 
@@ -74,7 +74,7 @@ class StateRequest(Protocol[Partition]):
 async def _each(
     request: StateRequest[Partition], ask: Callable[[ShareKey, Partition], Awaitable[Row]], nothing: Row
 ) -> Row:
-    """One answer per partition; one partition's fault never costs the others theirs."""
+    """One answer per partition; an error of one does not affect the others."""
     results = []
     for topic in request.topics:
         partitions = []
@@ -92,7 +92,7 @@ async def _each(
 
 
 class _OfBrokers(Handler):
-    """What a client gets that asks as if it were a broker: the refusal, partition by partition."""
+    """Refusal of a client that sends a request of brokers: an error for each partition."""
 
     nothing: ClassVar[Row] = {}
 

@@ -54,7 +54,7 @@ class CreateTopics(Handler):
         )
         names = [str(row["name"]) for row in answer["topics"] if not int(row["error_code"])]
         if names and not request.validate_only:
-            # Whoever asks this very broker next should find the topics, as with a broker that is the controller itself.
+            # Waits for this broker's image, so that the next request to this broker finds the topics.
             await self.gateway.view.wait_until(lambda image: all(n in image.topics for n in names), min(timeout, 0.5))
         return answer
 

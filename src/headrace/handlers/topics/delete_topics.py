@@ -116,7 +116,7 @@ def _row(result: TopicResult, version: int) -> DeletableTopicResult:
     error = result.error
     if error is ErrorCode.topic_deletion_disabled and version < 3:
         error = ErrorCode.invalid_request
-    # The name is not given away to someone who only knows the id of a topic that is not there.
+    # A client that sends only an unknown id does not get a name.
     return {
         "name": result.name if result.name is not None or version >= 6 else "",
         "topic_id": result.topic_id,

@@ -45,17 +45,17 @@ _KEPT_ANSWERS: Final = 128
 
 
 class AutoCreation(Protocol):
-    """Creates topics that clients ask for, where the broker's settings allow it."""
+    """Creates topics that clients request, if the broker's settings allow it."""
 
     def is_enabled(self) -> bool: ...
 
     def begin(self, names: Iterable[str]) -> None:
-        """Sets the creation of each going, unless it is under way already."""
+        """Starts the creation of each topic, unless it is in progress already."""
 
 
 @dataclass
 class EncodedAnswers:
-    """Whole frames of the current image, to be sent again with another correlation id."""
+    """Cache of encoded answers of the current image; only the correlation id changes."""
 
     image: ClusterImage | None = None
     frames: dict[tuple[Hashable, ...], bytes] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Metadata(Handler):
             return self.refuse(request, context, int(ErrorCode.invalid_request), problem)
         by_id = [topic for topic in topics if topic.topic_id is not None]
         if by_id:
-            # As Kafka does: one id, and what has only a name is passed over.
+            # As in Kafka: with one id, topics with only a name are ignored.
             return self._answer(
                 image, [self._by_id(image, topic, request, context) for topic in by_id], request, context
             )
@@ -112,7 +112,7 @@ class Metadata(Handler):
     def refuse(
         self, request: MetadataRequest, context: RequestContext, error_code: int, message: str
     ) -> MetadataResponse:
-        """Metadata has no error at its top before v13: every topic that was asked for carries it."""
+        """Metadata has no top-level error before v13: every requested topic carries it."""
         topics = [_missing_topic(error_code, topic.name or "", topic.topic_id) for topic in request.topics or ()]
         return {
             "brokers": [],
@@ -137,7 +137,7 @@ class Metadata(Handler):
                 # The same whether the topic exists or not.
                 topics.append(_hidden_topic(name, None))
                 continue
-            # What a client may do with a topic does not depend on its being there.
+            # The rights on a topic do not depend on its existence.
             operations = _topic_operations(name, request, context)
             info = image.topics.get(name)
             if info is not None:
@@ -161,7 +161,7 @@ class Metadata(Handler):
     def _known(
         self, image: ClusterImage, names: tuple[str, ...] | None, request: MetadataRequest, context: RequestContext
     ) -> Parts:
-        """An answer of which every topic exists and may be seen; `names` is None for all topics of the cluster."""
+        """An answer whose topics all exist and are visible; `names` is None for all topics of the cluster."""
         version, asks_operations = context.version, _asked_operations(request)
         key = (version, context.listener, names, *asks_operations)
 
@@ -170,7 +170,7 @@ class Metadata(Handler):
             topics = [self._topic(image, info, request, context) for info in infos]
             return encode_response(self.api_key, version, 0, self._answer(image, topics, request, context))
 
-        # The operations are those of this client, so such an answer is not kept for others.
+        # The operations are those of this client, so the answer is not cached.
         is_own = any(asks_operations) and context.access is not UNRESTRICTED
         frame = encode() if is_own else bytearray(self.answers.get(image, key, encode))
         struct.pack_into(">i", frame, 4, context.header.correlation_id)

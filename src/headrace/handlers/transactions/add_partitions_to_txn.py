@@ -76,7 +76,7 @@ class AddPartitionsToTxn(Handler):
                 wanted.producer_id,
                 wanted.producer_epoch,
                 _partitions_of(wanted.topics),
-                denied=set(),  # the broker that asks has authorized its client
+                denied=set(),  # the sending broker has authorized its client
                 verify_only=wanted.verify_only,
                 client_version=_IMPLICIT_VERSION,
             )
@@ -115,7 +115,7 @@ class AddPartitionsToTxn(Handler):
             if p.topic in denied or image.partition(p.topic, p.partition) is None
         }
         if refused:
-            # One bad partition fails the whole transaction's request; the others say that they were not tried.
+            # One bad partition fails the whole transaction's request; the others get OPERATION_NOT_ATTEMPTED.
             return {p: refused.get(p, ErrorCode.operation_not_attempted) for p in partitions}
         if verify_only:
             return await self.transactions.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)

@@ -48,7 +48,9 @@ class DescribeProducers(Handler):
             if problem is not None:
                 raise Refused(ErrorCode.invalid_topic_exception, problem)
             access.require(Operation.READ, ResourceType.TOPIC, topic)
-            log = self.partitions.held(topic, index).log  # of any replica: tools ask the one they are told to
+            log = self.partitions.held(
+                topic, index
+            ).log  # any replica answers: tools ask the broker that the user names
         except Fault as fault:
             return {
                 "partition_index": index,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _KNOWS_LOADING_FROM: Final = 2
 _KNOWS_ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
-# The group coordinator cannot reach the transaction's one: the client is to ask the group coordinator again.
+# The group coordinator cannot reach the transaction coordinator: the client must retry at the group coordinator.
 _NOT_VERIFIED: Final = frozenset(
     {
         ErrorCode.network_exception,

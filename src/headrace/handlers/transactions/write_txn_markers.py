@@ -48,7 +48,7 @@ class WriteTxnMarkers(Handler):
                 int(wanted.coordinator_epoch),
                 wanted.transaction_version,
             )
-            # All are appended before any is awaited: one slow partition must not hold the others back.
+            # Appends all before it awaits any: a slow partition must not delay the others.
             begun.append(
                 (
                     marker.producer_id,

@@ -44,7 +44,7 @@ _ANY_NAME: Final = "hardcode"
 
 
 class Reason(Enum):
-    """What decided. The values are Kafka's words in the authorizer log."""
+    """The rule that decided. The values are Kafka's words in the authorizer log."""
 
     SUPER_USER = "SuperUser"
     ACL = "MatchingAcl"
@@ -133,7 +133,7 @@ class Authorizer:
     def decide(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> Decision:
-        """The decision and what it is based on."""
+        """The decision and its reason."""
         key = (principal, host, operation, resource_type, name)
         decision = self._cached.get(key)
         if decision is None:

@@ -32,7 +32,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """An ACL that allows something on the resource, and what keeps it from allowing the request."""
+    """An ACL that almost allows the request, and the difference."""
 
     acl: Acl
     why: str

@@ -37,7 +37,7 @@ def parsed_range(host: str) -> IPv4Network | IPv6Network | None:
 
 
 def covers(pattern: str, host: str) -> bool:
-    """Whether an ACL with this host is about a client at `host`."""
+    """Whether an ACL with this host covers a client at `host`."""
     if pattern in (WILDCARD, host):
         return True
     client = parsed_address(host)

@@ -111,7 +111,7 @@ ALLOWED_BY: Final[Mapping[Operation, frozenset[Operation]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResourcePattern:
-    """The resources that an ACL is about: one name, a prefix of names, or every name (`*`)."""
+    """The resources that an ACL covers: one name, a prefix of names, or every name (`*`)."""
 
     resource_type: ResourceType
     name: str

@@ -103,7 +103,7 @@ def encode_entries(entries: Iterable[Entry]) -> bytes:
 def decode_entries(data: bytes) -> tuple[Entry, ...]:
     """Raises UnreadableAcls."""
     if not data:
-        return ()  # a node that another tool made and has not filled yet
+        return ()  # a node that another tool created without content
     try:
         rows = json.loads(data)["acls"]
         found = [

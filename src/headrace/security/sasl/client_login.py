@@ -31,7 +31,7 @@ class SaslCredentials:
 
 
 def client_tokens(credentials: SaslCredentials) -> Generator[bytes, bytes, None]:
-    """Raises Denied when the broker's tokens cannot be right."""
+    """Raises Denied if the broker's tokens are invalid."""
     if credentials.mechanism == plain.NAME:
         yield plain.client_token(credentials.username, credentials.password)
         return

@@ -19,7 +19,7 @@ _KINDS: Final = frozenset({"RSA", "EC", "OKP"})
 
 
 class BadKeys(Exception):
-    """A text that is no key set, or a source that cannot be read."""
+    """An invalid key set, or an unreadable source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class PublishedKeys:
 
     def _known(self, key_id: str | None, algorithm: str) -> Any:
         fitting = [key for known, named, key in self._keys if key_id in (known, None) and named in (algorithm, None)]
-        # Without a key id there must be no choice.
+        # Without a key id there must be exactly one key.
         return fitting[0] if len(fitting) == 1 or (fitting and key_id is not None) else None
 
     def _refresh(self) -> bool:
-        """Whether the keys were read now."""
+        """True if the keys were read now."""
         now_ms = self._now_ms()
         if now_ms < self._not_before_ms:
             return False

@@ -20,13 +20,13 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-# A token is checked before its sender is known; more than this is no token.
+# Limit of a token, because it is checked before its sender is known.
 _LONGEST: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """`sasl.oauthbearer.…`: what a token must claim."""
+    """`sasl.oauthbearer.…`: required claims of a token."""
 
     audiences: Sequence[str] = ()
     issuer: str | None = None
@@ -35,7 +35,7 @@ class TokenRules:
     scope_claim: str = "scope"
 
 
-# The public key of a key id, for a token of this algorithm; None for an id that is not known.
+# The public key of a key id, for a token of this algorithm; None for an unknown id.
 FindKey = Callable[[str | None, str], Any]
 
 

@@ -29,7 +29,7 @@ _CONFIRMED: Final = b"\x01"
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """What a token says, once it is checked."""
+    """Claims of a checked token."""
 
     name: str
     expires_at_ms: int

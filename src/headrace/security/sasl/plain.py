@@ -15,7 +15,7 @@ from headrace.security.sasl.mechanism import Accepted, Denied, denied_in_words
 
 NAME: Final = "PLAIN"
 _USER_OPTION: Final = "user_"
-# Compared with the password that a client gives for an unknown user.
+# Compared with the password for an unknown user, so that the check takes the same time.
 _NO_PASSWORD: Final = os.urandom(32)
 
 

@@ -79,7 +79,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TokenCredential:
-    """What a delegation token gives a login: its owner, its end, and the credential of its HMAC."""
+    """A delegation token for a login: its owner, its expiry time, and the credential of its HMAC."""
 
     owner: str
     expires_at_ms: int
@@ -160,7 +160,7 @@ class ScramServer:
 
 @dataclass(frozen=True, slots=True)
 class _Exchange:
-    """The first half of a login, which the final message has to fit."""
+    """First half of a login; the final message must match it."""
 
     mechanism: ScramMechanism
     credential: ScramCredential
@@ -215,7 +215,7 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def final(self, server_first: bytes) -> bytes:
-        """Slow: it derives the keys of the password. Raises Denied for an answer that cannot be right."""
+        """Slow: it derives the keys of the password. Raises Denied for an invalid answer."""
         text = _text(server_first)
         first = _SERVER_FIRST.fullmatch(text)
         if first is None:

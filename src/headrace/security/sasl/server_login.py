@@ -151,7 +151,7 @@ class ServerLogin:
         self._state = _State.HANDSHAKE
 
     def concluded(self, outcome: Challenge | Accepted | Denied, now_ms: int) -> Step:
-        """The outcome of `Working`."""
+        """Takes the outcome of `Working`."""
         assert self._state is _State.WORKING
         self._state = _State.TOKENS
         header, self._asked_by = self._asked_by, None

@@ -30,11 +30,11 @@ class DelegationToken:
         return min(self.expires_at_ms, self.max_at_ms) < now_ms
 
     def belongs_to(self, principal: str) -> bool:
-        """Whether the principal may use, renew and end it."""
+        """Whether the principal may use, renew and expire it."""
         return principal == self.owner or principal in self.renewers
 
     def as_values(self) -> dict[str, str]:
-        """As it stands in the cluster image."""
+        """Fields for the cluster image."""
         return {
             "owner": self.owner,
             "requester": self.requester,
@@ -62,5 +62,5 @@ def token_hmac(token_id: str, secret: str) -> bytes:
 
 
 def token_password(token_id: str, secret: str) -> str:
-    """The HMAC as a client gives it."""
+    """The HMAC as the client's password."""
     return base64.b64encode(token_hmac(token_id, secret)).decode()

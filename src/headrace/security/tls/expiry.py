@@ -1,4 +1,4 @@
-"""How long certificates are valid, and what to say about it. An expired one is served, as in Kafka, and said loudly."""
+"""Validity of certificates and its warnings. As in Kafka, a listener serves an expired certificate; the log warns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from cryptography import x509
 
 from headrace.security.tls.names import rfc2253
 
-# Time enough to renew a certificate by hand before it ends.
+# Enough time to renew a certificate by hand.
 WARNED_DAYS: Final = 30
 _A_DAY: Final = datetime.timedelta(days=1)
 
 
 def validity_warning(certificate: x509.Certificate, now: datetime.datetime) -> str | None:
-    """A sentence when a certificate is not valid now, or not for long; None when all is well."""
+    """A warning if a certificate is invalid now or expires soon, else None."""
     name = rfc2253(certificate.subject)
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if now < begins:
@@ -31,5 +31,5 @@ def validity_warning(certificate: x509.Certificate, now: datetime.datetime) -> s
 
 
 def seconds_left(certificate: x509.Certificate, now: datetime.datetime) -> float:
-    """Below zero once it has expired."""
+    """Negative after it has expired."""
     return (certificate.not_valid_after_utc - now).total_seconds()

@@ -2,10 +2,10 @@
 
     RULE:^CN=(.*?),OU=.*$/$1/L,DEFAULT
 
-Rules are tried in order; the first whose pattern matches the whole name decides, L and U change its case, DEFAULT takes
-the name as it is. A name that no rule takes is no identity: the connection ends. An empty list takes no name. Java's
-corners hold here too: what is not one of nine known attributes is written as its number with the value in hexadecimal
-digits, a `$3` without a third group is text, and a pattern that matches the empty end replaces twice.
+Rules are tried in order; the first whose pattern matches the whole name decides. L and U change its case, DEFAULT takes
+the name as it is. If no rule matches, the connection is closed. An empty list matches no name. As in Java, an attribute
+that is not one of nine known ones is written as its number with the value in hexadecimal digits, a `$3` without a third
+group is text, and a pattern that matches the empty end replaces twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KEY: Final = "ssl.principal.mapping.rules"
 
 
 class NoRule(Exception):
-    """No rule takes the name of a certificate."""
+    """No rule matches the name of a certificate."""
 
 
 def rfc2253(name: x509.Name) -> str:
@@ -108,7 +108,8 @@ class _Rule:
 
 
 def principal_mapping(rules: str, *, key: str = KEY) -> Callable[[str], str]:
-    """What makes a principal (`User:erin`) of a distinguished name; it raises `NoRule`. `ConfigError` for bad rules."""
+    """Returns the function from a distinguished name to a principal (`User:erin`); it raises `NoRule`. `ConfigError`
+    for bad rules."""
     parsed = _parse(rules, key)
 
     def principal(name: str) -> str:

@@ -25,7 +25,7 @@ _ENABLE_KTLS: Final = 8
 
 
 class ListenerTls:
-    """What `net` needs of TLS: it wraps accepted sockets, and names the client of one whose handshake is done."""
+    """Wraps accepted sockets, and returns the principal of a client after its handshake."""
 
     def __init__(self, security: ListenerSecurity) -> None:
         """`ConfigError` when the settings give no usable certificate."""
@@ -42,19 +42,19 @@ class ListenerTls:
 
     def principal_of(self, sock: ssl.SSLSocket) -> str:
         """The client's principal. Raises NoRule, or ValueError for a certificate that cannot be read."""
-        # A certificate that the listener did not ask for is no identity.
+        # A certificate that the listener did not request does not identify the client.
         der = None if self._context.verify_mode is ssl.CERT_NONE else sock.getpeercert(binary_form=True)
         if der is None:
             return ANONYMOUS
         return self._principal(rfc2253(x509.load_der_x509_certificate(der).subject))
 
     def renew(self, security: ListenerSecurity) -> None:
-        """Takes the certificates that the settings name now. `ConfigError` leaves the old ones in force."""
+        """Loads the certificates of the current settings. After a `ConfigError` the old ones stay in force."""
         material, context = self.check(security)
         self.security, self.material, self._context = security, material, context
 
     def check(self, security: ListenerSecurity) -> tuple[KeyMaterial, ssl.SSLContext]:
-        """What a renewal would take. `ConfigError` when it would be refused."""
+        """Checks a renewal. `ConfigError` if it would be refused."""
         material, context = _load(security)
         if material.certificate != self.certificate:
             refuse_other_identity(security, self.certificate, material.certificate)
@@ -121,5 +121,5 @@ def trust(context: ssl.SSLContext, security: ListenerSecurity) -> None:
             f"must be set, because ssl.client.auth={security.ssl_client_auth} asks clients for certificates",
         )
     context.load_verify_locations(cadata=pem_of(load_trusted(security.ssl_truststore)))
-    # As in Java, every certificate of the store is trusted, be it an authority's own or not.
+    # As in Java, every certificate of the store is trusted, also one that is not an authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
