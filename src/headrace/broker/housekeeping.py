@@ -32,10 +32,10 @@ _EPOCHS_EVERY_MS: Final = 1_000
 _PURGE_EVERY_MS: Final = 5_000
 # Number of logs in one turn of retention before requests run: half a millisecond each.
 _LOGS_AT_A_STRETCH: Final = 50
-# New logs whose files are made at a time, and the pause for everybody else that follows: about half of the loop's time.
+# Number of new logs whose files are created in one turn, and the pause after it: about half of the loop's time.
 _FILES_MADE_AT_ONCE: Final = 8
 _PAUSE_BETWEEN_FILES_S: Final = 0.004
-# Answers go first, and a follower's first fetch; a topic that is written to at once makes its files itself.
+# Answers and a follower's first fetch go first; a topic with an early write creates its files itself.
 _PAUSE_BEFORE_FILES_S: Final = 0.2
 
 

@@ -40,7 +40,7 @@ def connect_trouble(host: str, port: int, error: OSError, timeout_s: float) -> s
         return f"the host name {host!r} is not known here"
     if isinstance(error, TimeoutError):
         return f"{host}:{port} does not answer within {timeout_s:g} s"
-    untrusted = getattr(error, "verify_message", None)  # of ssl.SSLCertVerificationError, without the import
+    untrusted = getattr(error, "verify_message", None)  # of ssl.SSLCertVerificationError
     if untrusted:
         return (
             f"{host}:{port} shows a certificate that is not trusted ({untrusted}): give the authority that signed it "

@@ -48,9 +48,7 @@ class DescribeProducers(Handler):
             if problem is not None:
                 raise Refused(ErrorCode.invalid_topic_exception, problem)
             access.require(Operation.READ, ResourceType.TOPIC, topic)
-            log = self.partitions.held(
-                topic, index
-            ).log  # any replica answers: tools ask the broker that the user names
+            log = self.partitions.held(topic, index).log  # any replica answers: the user names the broker
         except Fault as fault:
             return {
                 "partition_index": index,
