@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", default=list(SUITES), choices=[*SUITES, []])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("build/bench"))
-    parser.add_argument("--rows", default="", help="parts of the suite pipelines, with commas between: flat,count")
+    parser.add_argument("--rows", default="", help="Parts of the suite `pipelines`, separated by commas: flat,count.")
     given = parser.parse_args()
     for name in given.suites or SUITES:
         suite = importlib.import_module(f"benchmarks.{name}")

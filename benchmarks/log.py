@@ -181,7 +181,7 @@ def run(directory: Path, rounds: int) -> list[Line]:
 
 
 def show(lines: list[Line], file: Path) -> None:
-    table = Table(title="the log beside the plain disk, and compaction beside Apache Kafka")
+    table = Table(title="the log compared with the plain disk, and compaction with Apache Kafka")
     for heading in ("row", "unit", "Headrace", "beside", "ratio", "goal", "met"):
         table.add_column(heading, justify="left" if heading in ("row", "unit") else "right")
     for line in lines:
@@ -197,7 +197,7 @@ def show(lines: list[Line], file: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.log", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--directory", type=Path, help="where to write (a temporary directory unless given)")
+    parser.add_argument("--directory", type=Path, help="Directory for the files. Default: a temporary directory.")
     parser.add_argument("--json", type=Path, default=Path("build/bench/log.json"))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-log-", dir=given.directory) as directory:

@@ -83,7 +83,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if _LACKS.search(reason) and "needs root" not in reason:
             report.outcome = "failed"
-            report.longrepr = f"nothing may be missing in CI: {reason}"
+            report.longrepr = f"CI must have every program: {reason}"
     return report
 
 

@@ -86,18 +86,18 @@ def unmapped(source: Path) -> list[str]:
 
 
 def riddles(text: str) -> list[str]:
-    """Riddle words in a text, also across a line break."""
+    """Unclear words in a text, also across a line break."""
     return [found.group() for found in _RIDDLES.finditer(re.sub(r"\s+", " ", text))]
 
 
 def riddles_in_documentation(root: Path) -> list[str]:
-    """`page: word` for each riddle word."""
+    """`page: word` for each unclear word."""
     pages = sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")])
     return [f"{page.relative_to(root)}: {word}" for page in pages for word in riddles(page.read_text())]
 
 
 def _docstrings(tree: ast.AST) -> set[int]:
-    """Strings that stand alone: docstrings of modules, classes, functions and fields."""
+    """Docstrings of modules, classes, functions and fields."""
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
 
 
@@ -136,9 +136,9 @@ def figures(root: Path) -> dict[str, object]:
         "functions with complexity above 10": sum(complexity(f) > 10 for f in every),
         "files above 400 lines": sum(text.count("\n") > 400 for text in texts.values()),
         "folders above 20 files": {name: n for name, n in folders.items() if n > 20},
-        "modules on no map": len(unmapped(source)),
-        "words of riddles in documentation": len(riddles_in_documentation(root)),
-        "words of riddles in messages and help texts": len(riddles_in_messages(source)),
+        "modules that no package docstring names": len(unmapped(source)),
+        "unclear words in documentation": len(riddles_in_documentation(root)),
+        "unclear words in messages and help texts": len(riddles_in_messages(source)),
     }
 
 

@@ -227,7 +227,7 @@ def write(target: Path) -> None:
     (target / "absent_fields.py").write_text(absent_fields(requests))
     init = f'"""Types of Kafka\'s requests and responses, one module per API.\n\n{_HEAD}\n\n'
     init += "Type checkers read them; a running broker imports only `absent_fields`.\n"
-    init += "`absent_fields`   what a field reads as where its version does not have it\n"
+    init += "`absent_fields`   default of each field that some version lacks\n"
     init += '`answers`         the responses that commands read, as objects with attributes\n"""\n'
     (target / "__init__.py").write_text(init)
     (target / "answers").mkdir(exist_ok=True)

@@ -59,7 +59,7 @@ def install(wanted: list[Program]) -> str | None:
     if os.geteuid() != 0:
         return "not root"
     if shutil.which("apt-get") is None:
-        return "no apt-get here"
+        return "this system has no apt-get"
     packages = sorted({program.package for program in wanted})
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     quiet = {"env": environment, "capture_output": True, "text": True, "check": False}

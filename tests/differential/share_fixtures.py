@@ -101,7 +101,7 @@ def _load(side: Side, group: str, partition: Partition) -> None:
         taken = [run for topic in answer.responses for found in topic.partitions for run in found.acquired_records]
         if taken:
             break
-        assert not watch.has_run(PATIENCE_S), f"{side.name} gives out no records to {group}"
+        assert not watch.has_run(PATIENCE_S), f"{side.name} delivers no records to {group}"
     batches = [
         {"first_offset": run.first_offset, "last_offset": run.last_offset, "acknowledge_types": [RELEASE]}
         for run in taken

@@ -55,7 +55,7 @@ class ShareMember:
             self.subscribe(before)
             return False
 
-        wait_for(epoch_stays, f"the assignment interval to count on {self._side.name}")
+        wait_for(epoch_stays, f"the assignment interval to take effect on {self._side.name}")
 
     def leave(self) -> None:
         self._epoch = -1

@@ -208,5 +208,5 @@ def test_delete_acls_answers_as_kafka(both: tuple[Server, Server], case: str, ve
 @pytest.mark.parametrize("case", OTHERWISE)
 def test_rejections_that_differ_from_kafka(both: tuple[Server, Server], case: str) -> None:
     kafka, ours = (server.ask(CREATE, 3, {"creations": OTHERWISE[case]})["results"][0] for server in both)
-    assert kafka["error_code"] in (-1, 0), "no longer differs: move the case to the ones that are alike"
+    assert kafka["error_code"] in (-1, 0), "the answers are equal now: move the case to the compared ones"
     assert ours["error_code"] == 42 and ours["error_message"]

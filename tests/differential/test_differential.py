@@ -54,7 +54,7 @@ def test_answers_equal_kafkas(both: tuple[Server, Server], variant: Variant) -> 
     found = differences(kafka, ours)
     meant = INTENDED.get(variant.id)
     if meant is not None:
-        assert found, f"{variant.id} no longer differs: take it out of the list of what is meant to"
+        assert found, f"{variant.id} no longer differs: remove it from `intended_differences`"
         return
     assert not found, "\n".join(found)
 

@@ -113,7 +113,7 @@ def classic_members(a: Asker) -> Iterator[Any]:
     member, generation = a.joins("m2", version=6, group_instance_id="i1")
     yield asks.sync(a.client, a.group, member, generation, all_to=member, group_instance_id="i1")
     member, generation = a.joins("m3", version=6, group_instance_id="i1")
-    yield "the static member came back"
+    yield "the static member returned"
     yield asks.leave(a.client, a.group, ("", "i1"))
     yield a.delete()
 

@@ -69,7 +69,7 @@ class Suite:
         for section in (HERE / "FINDINGS.md").read_text().split("\n## ")[1:]:
             if section.startswith(f"{self.client} "):
                 return re.findall(r"^\| (test_\w+) \|", section, flags=re.MULTILINE)
-        raise SystemExit(f"FINDINGS.md says nothing of {self.client}")
+        raise SystemExit(f"FINDINGS.md has no section about {self.client}")
 
 
 KAFKA_PYTHON = Suite(
@@ -148,13 +148,13 @@ def run(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A client's own integration suite against a broker.")
+    parser = argparse.ArgumentParser(description="Run a client's own integration suite against a broker.")
     parser.add_argument("client", choices=SUITES)
-    parser.add_argument("--source", type=Path, help="the client's source tree, instead of its package")
+    parser.add_argument("--source", type=Path, help="Source tree of the client, instead of its package.")
     parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
     parser.add_argument("--brokers", type=int, choices=(1, BROKERS), default=1)
-    parser.add_argument("--files", nargs="+", help="only these of the suite's files")
-    parser.add_argument("more", nargs="*", help="options for pytest, behind --")
+    parser.add_argument("--files", nargs="+", help="Run only these files of the suite.")
+    parser.add_argument("more", nargs="*", help="Options for pytest, after --.")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         source = arguments.source and arguments.source.resolve()

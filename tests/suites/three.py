@@ -99,14 +99,16 @@ def _kafka(directory: Path, settings: Mapping[str, str], ports: Mapping[int, int
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="A command, run while three brokers run.")
+    parser = argparse.ArgumentParser(description="Run a command while three brokers run.")
     parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
-    parser.add_argument("--ports", nargs=BROKERS, type=int, default=(), help="free ones unless given")
-    parser.add_argument("--host", default="127.0.0.1", help="the name that brokers give for themselves")
-    parser.add_argument("--first-id", type=int, default=1, help="of the brokers, that follow each other")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="for every broker")
-    parser.add_argument("--keep", type=Path, help="a directory for data and logs that are to stay")
-    parser.add_argument("command", nargs="+", help="behind --")
+    parser.add_argument(
+        "--ports", nargs=BROKERS, type=int, default=(), help="Ports of the brokers. Default: free ports."
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="Host name that the brokers advertise.")
+    parser.add_argument("--first-id", type=int, default=1, help="Id of the first broker. The others use the next ids.")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="Setting of every broker.")
+    parser.add_argument("--keep", type=Path, help="Directory that keeps the data and logs.")
+    parser.add_argument("command", nargs="+", help="The command, after --.")
     given = parser.parse_args()
     settings = dict(text.split("=", 1) for text in given.set)
     with contextlib.ExitStack() as stack:

@@ -164,7 +164,7 @@ class RunningCluster:
                 return dict(client.list_topics(topic, timeout=3).topics[topic].partitions)
             except Exception as error:
                 last = error
-        raise RuntimeError(f"no broker tells about {topic}: {last}")
+        raise RuntimeError(f"no broker answers Metadata for {topic}: {last}")
 
     def leader(self, topic: str, partition: int = 0) -> int:
         return int(wait_for(lambda: self._leader_or_none(topic, partition), f"a leader of {topic}-{partition}"))

@@ -19,8 +19,8 @@ from types import TracebackType
 
 class Cut(Enum):
     UNHEARD = "the connection ends before the server gets the request"
-    UNANSWERED = "the server does what the request says, and the connection ends before its answer"
-    EXPIRED = "the server has ended the session when the client comes back"
+    UNANSWERED = "the server executes the request, and the connection ends before its answer"
+    EXPIRED = "the server has ended the session when the client reconnects"
 
 
 class SilentProxy:
@@ -162,7 +162,7 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = source.recv(size - len(data))
         if not more:
-            raise ConnectionError("the other side hung up")
+            raise ConnectionError("the peer closed the connection")
         data += more
     return data
 

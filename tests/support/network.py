@@ -41,7 +41,7 @@ def why_not() -> str | None:
     probe = f"{_PREFIX}{os.getpid()}probe"
     done = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        return f"cannot make network namespaces: {done.stderr.strip()}"
+        return f"cannot create network namespaces: {done.stderr.strip()}"
     subprocess.run(["ip", "netns", "del", probe], check=False)
     return None
 
