@@ -120,7 +120,7 @@ def test_users_survive_a_restart_of_the_cluster(cluster: RunningCluster) -> None
     wait_for(logs_in, "anna logs in after the restart")
 
 
-def test_a_broker_with_a_wrong_password_cannot_replicate(cluster: RunningCluster) -> None:
+def test_brokers_refuse_the_login_of_a_broker_with_a_wrong_password(cluster: RunningCluster) -> None:
     broker = cluster.brokers[3]
     broker.stop()
     name = "listener.name.plaintext.plain.sasl.jaas.config"
