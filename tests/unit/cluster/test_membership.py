@@ -1,4 +1,4 @@
-"""A broker's registration: an unclean start is not forgotten before the controller has dealt with it."""
+"""A broker's registration: an unclean start stays unclean until the controller has processed it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Registering:
         return codecs.decode_registration(1, node.data, node.created_id)[1]
 
     def accept(self) -> None:
-        """The controller publishes an image that knows this registration."""
+        """The controller publishes an image with this registration."""
         known = BrokerInfo(1, self.membership.epoch, ())
         self.membership.known_to(ClusterImage(version=1, brokers={1: known}))
 
@@ -56,7 +56,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
         virtual_loop.run(main)
 
 
-def test_an_unclean_start_stays_one_when_its_first_registration_went_unseen() -> None:
+def test_unclean_start_stays_unclean_if_its_first_registration_was_unseen() -> None:
     async def scenario() -> None:
         broker = Registering(clean_start=False)
         await broker.membership.start()
@@ -68,7 +68,7 @@ def test_an_unclean_start_stays_one_when_its_first_registration_went_unseen() ->
     run(scenario)
 
 
-def test_once_dealt_with_a_lost_session_loses_no_records() -> None:
+def test_after_acceptance_a_lost_session_registers_as_clean() -> None:
     async def scenario() -> None:
         broker = Registering(clean_start=False)
         await broker.membership.start()
@@ -80,7 +80,7 @@ def test_once_dealt_with_a_lost_session_loses_no_records() -> None:
     run(scenario)
 
 
-def test_an_image_that_knows_an_older_registration_settles_nothing() -> None:
+def test_image_with_an_older_registration_does_not_make_it_clean() -> None:
     async def scenario() -> None:
         broker = Registering(clean_start=False)
         await broker.membership.start()

@@ -1,4 +1,4 @@
-"""Our declarations and answers beside those of Apache Kafka 4.3.0 itself."""
+"""Headrace's declarations and answers equal those of Apache Kafka 4.3.0."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def facts() -> Facts:
 
 
 @pytest.mark.parametrize(("kind", "table"), [("broker", BROKER_KEYS), ("topic", TOPIC_KEYS), ("group", GROUP_KEYS)])
-def test_types_defaults_and_the_way_to_change_are_kafkas(kind: str, table: dict[str, Key], facts: Facts) -> None:
+def test_types_defaults_and_update_modes_equal_kafkas(kind: str, table: dict[str, Key], facts: Facts) -> None:
     wrong = {}
     for name, key in table.items():
         if key.ours or key.dynamic_only:
@@ -55,7 +55,7 @@ def test_types_defaults_and_the_way_to_change_are_kafkas(kind: str, table: dict[
         if name in OURS_DIFFERS_BY_DEFAULT:
             assert key.difference
             ours = default
-        # A map in text: Kafka prints it in the order of a hash.
+        # Kafka prints this map in hash order.
         if name == "listener.security.protocol.map":
             ours = default = ",".join(sorted(default.split(",")))
         shown = "internal" if key.internal else "public"
@@ -68,7 +68,7 @@ def test_types_defaults_and_the_way_to_change_are_kafkas(kind: str, table: dict[
 
 
 @pytest.mark.parametrize(("kind", "table"), [("broker", BROKER_KEYS), ("topic", TOPIC_KEYS), ("group", GROUP_KEYS)])
-def test_every_key_of_kafka_is_declared_and_every_other_one_says_that_it_is_ours(
+def test_every_kafka_key_is_declared_and_every_other_key_is_marked_as_headraces(
     kind: str, table: dict[str, Key], facts: Facts
 ) -> None:
     assert set(facts[kind]) == {name for name, key in table.items() if not key.ours and not key.dynamic_only}
@@ -97,7 +97,7 @@ TOPIC = {"retention.ms": "1000", "cleanup.policy": "compact, delete", "min.clean
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What DescribeConfigs of a real node says, with values set in every layer."""
+    """The answer of a real Kafka node to DescribeConfigs, with values set in every layer."""
     directory = tmp_path_factory.mktemp("kafka")
     with reference.ReferenceKafka(directory, settings=STATIC, heap="256m") as node:
         admin = KafkaAdminClient(bootstrap_servers=node.bootstrap)
@@ -129,7 +129,7 @@ KAFKAS_WORDS = {
     Source.DEFAULT: "DEFAULT_CONFIG",
     Source.GROUP: "DYNAMIC_GROUP_CONFIG",
 }
-# Kafka puts this one into its stored defaults by itself when a cluster is formatted with newer features.
+# Kafka stores this default itself when a cluster is formatted with newer features.
 SET_BY_KRAFT = {"min.insync.replicas"}
 
 
@@ -163,19 +163,19 @@ def ours(entries: list[ConfigEntry], table: dict[str, Key], skip: set[str]) -> d
     }
 
 
-def test_describing_a_topic_gives_what_kafka_gives(described: dict[str, dict[str, Any]]) -> None:
+def test_description_of_a_topic_equals_kafkas(described: dict[str, dict[str, Any]]) -> None:
     broker = load_broker_config(STATIC).with_dynamic(DYNAMIC_BROKER, DYNAMIC_DEFAULT)
     entries = describe_topic(broker, TOPIC)
     assert ours(entries, TOPIC_KEYS, SET_BY_KRAFT) == theirs(described["topic"], SET_BY_KRAFT)
 
 
-def test_describing_a_group_gives_what_kafka_gives(described: dict[str, dict[str, Any]]) -> None:
+def test_description_of_a_group_equals_kafkas(described: dict[str, dict[str, Any]]) -> None:
     broker = load_broker_config(STATIC).with_dynamic(DYNAMIC_BROKER, DYNAMIC_DEFAULT)
     assert ours(describe_group(broker, GROUP), GROUP_KEYS, set()) == theirs(described["group"], set())
 
 
-def test_describing_a_broker_gives_what_kafka_gives(described: dict[str, dict[str, Any]]) -> None:
-    # The reference node's own settings (addresses, directories) are given to ours.
+def test_description_of_a_broker_equals_kafkas(described: dict[str, dict[str, Any]]) -> None:
+    # Headrace gets the reference node's own settings (addresses, directories).
     static = {
         name: entry["value"]
         for name, entry in described["broker"].items()

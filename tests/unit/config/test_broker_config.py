@@ -1,4 +1,4 @@
-"""What a broker's file and its dynamic settings amount to."""
+"""The effective configuration from a broker's file and its dynamic settings."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_unknown_key_warns_with_the_nearest_known_one_and_the_broker_starts()
     assert config["num.partitions"] == 1
 
 
-def test_spellings_of_books_are_taken_for_kafkas() -> None:
+def test_alternative_spellings_of_keys_are_accepted() -> None:
     config = load_broker_config(
         {
             "offset.retention.minutes": "5",
@@ -130,7 +130,7 @@ def test_dynamic_changes_are_checked_before_they_are_stored() -> None:
         validate_broker_overrides(config, {"message.max.bytes": "x"}, cluster_wide=False)
 
 
-def test_a_broker_alone_keeps_one_copy_of_its_internal_topics() -> None:
+def test_standalone_broker_has_one_replica_of_its_internal_topics() -> None:
     alone = load_broker_config({})
     member = load_broker_config({"zookeeper.connect": "z:2181"})
     key = "offsets.topic.replication.factor"
@@ -139,14 +139,14 @@ def test_a_broker_alone_keeps_one_copy_of_its_internal_topics() -> None:
     assert load_broker_config({key: "2"})[key] == 2
 
 
-def test_a_new_group_of_a_broker_alone_does_not_wait_for_more_members() -> None:
+def test_new_group_of_a_standalone_broker_does_not_wait_for_more_members() -> None:
     key = "group.initial.rebalance.delay.ms"
     assert load_broker_config({})[key] == 0
     assert load_broker_config({"zookeeper.connect": "z:2181"})[key] == 3000
     assert load_broker_config({key: "500"})[key] == 500
 
 
-def test_node_id_and_broker_id_are_one_number() -> None:
+def test_node_id_and_broker_id_are_the_same_setting() -> None:
     assert load_broker_config({"node.id": "4"})["broker.id"] == 4
     assert load_broker_config({"broker.id": "4"})["node.id"] == 4
     with pytest.raises(ConfigError, match=r"must equal broker\.id"):
@@ -157,7 +157,7 @@ def test_node_id_and_broker_id_are_one_number() -> None:
     "value",
     ["zk", "zk:2181", "zk1:2181,zk2:2181/orders", "10.0.0.1:2181, [::1]:2181/a/b", "zk_1.example-x.com:2181/", ""],
 )
-def test_servers_of_zookeeper_with_a_path_are_taken(value: str) -> None:
+def test_zookeeper_connect_accepts_a_chroot(value: str) -> None:
     assert load_broker_config({"zookeeper.connect": value})["zookeeper.connect"] == value
 
 
@@ -168,7 +168,7 @@ def test_servers_of_zookeeper_with_a_path_are_taken(value: str) -> None:
         "http://zk:2181", "zk1:2181/a,zk2:2181/b", "zk:2181/a/", "zk:2181//a", "zk:2181:2182", "::1:2181",
     ],
 )  # fmt: skip
-def test_servers_of_zookeeper_that_cannot_be_meant_are_refused(value: str) -> None:
+def test_invalid_zookeeper_connect_is_refused(value: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect='.*': must be host:port, separated by commas"):
         load_broker_config({"zookeeper.connect": value})
 
@@ -197,7 +197,7 @@ def test_topic_overrides_are_refused_with_the_reason(overrides: dict[str, str | 
     assert message in str(error.value)
 
 
-def test_good_topic_overrides_are_taken() -> None:
+def test_valid_topic_overrides_are_accepted() -> None:
     validate_topic_overrides(
         {
             "cleanup.policy": "compact,delete",
@@ -210,7 +210,7 @@ def test_good_topic_overrides_are_taken() -> None:
     )
     topic = TopicConfig(load_broker_config({}), {"min-insync.replicas": "2", "internal.segment.bytes": "100"})
     assert topic["min.insync.replicas"] == 2
-    assert topic["segment.bytes"] == 100  # tests may go below what people may set
+    assert topic["segment.bytes"] == 100  # the key for tests may be below the normal minimum
 
 
 def test_group_overrides_stay_within_the_brokers_bounds() -> None:

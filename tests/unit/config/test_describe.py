@@ -1,4 +1,4 @@
-"""DescribeConfigs shows where each value comes from, as Kafka shows it."""
+"""DescribeConfigs shows the source of each value, as in Kafka."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shown(entry: ConfigEntry) -> list[tuple[str, str | None, Source]]:
     return [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
 
 
-def test_a_topics_value_comes_with_everything_it_hides() -> None:
+def test_value_of_a_topic_has_the_synonyms_it_overrides() -> None:
     broker = load_broker_config({}).with_dynamic(cluster_default={"log.retention.ms": "5000"})
     entry = one(describe_topic(broker, {"retention.ms": "1000"}, ["retention.ms"]))
     assert (entry.value, entry.source, entry.config_type, entry.is_read_only) == (
@@ -38,7 +38,7 @@ def test_a_topics_value_comes_with_everything_it_hides() -> None:
     ]
 
 
-def test_the_lag_time_of_a_topic_is_its_own_over_the_brokers() -> None:
+def test_lag_time_of_a_topic_overrides_the_brokers() -> None:
     broker, name = load_broker_config({"replica.lag.time.max.ms": "9000"}), "replica.lag.time.max.ms"
     inherited = one(describe_topic(broker, {}, [name]))
     assert (inherited.value, inherited.source) == ("9000", Source.STATIC_BROKER)
@@ -51,13 +51,13 @@ def test_the_lag_time_of_a_topic_is_its_own_over_the_brokers() -> None:
     ]
 
 
-def test_leading_synonyms_of_another_unit_are_left_out_as_kafka_does() -> None:
+def test_leading_synonyms_in_another_unit_are_dropped_as_in_kafka() -> None:
     broker = load_broker_config({"log.roll.hours": "24"})
     entry = one(describe_topic(broker, {}, ["segment.ms"]))
     assert (entry.value, entry.source, entry.synonyms) == ("86400000", Source.DEFAULT, [])
 
 
-def test_a_broker_shows_what_cannot_change_and_what_was_set() -> None:
+def test_broker_description_marks_read_only_keys_and_sources() -> None:
     broker = load_broker_config({"num.partitions": "4"}).with_dynamic({"log.segment.bytes": "5000000"})
     entry = one(describe_broker(broker, ["num.partitions"]))
     assert (entry.value, entry.source, entry.is_read_only) == ("4", Source.STATIC_BROKER, True)
@@ -70,7 +70,7 @@ def test_a_broker_shows_what_cannot_change_and_what_was_set() -> None:
     assert one(describe_broker(broker, ["log.cleaner.io.max.bytes.per.second"])).value == "1.7976931348623157E308"
 
 
-def test_all_brokers_show_only_what_is_stored_for_all_and_hide_what_nobody_declared() -> None:
+def test_cluster_default_shows_only_stored_values_and_hides_undeclared_keys() -> None:
     entries = describe_cluster_default({"message.max.bytes": "2000", "plugin.secret": "x"})
     assert [(entry.name, entry.value, entry.is_sensitive) for entry in entries] == [
         ("message.max.bytes", "2000", False),

@@ -25,7 +25,7 @@ from headrace.config import (
 from headrace.config.effect import Outcome
 from headrace.config.key import format_value
 
-# The keys that the configDef of Apache Kafka 3.9.1 has and that of 4.3.0 has not.
+# The keys that Apache Kafka 3.9.1 has and 4.3.0 does not have.
 ONLY_IN_KAFKA_3 = """
 auto.include.jmx.reporter broker.id.generation.enable control.plane.listener.name controlled.shutdown.max.retries
 controlled.shutdown.retry.backoff.ms delegation.token.master.key eligible.leader.replicas.enable
@@ -83,7 +83,7 @@ def test_a_refused_key_stops_the_start_unless_it_has_its_default(key: Key) -> No
 
 
 @pytest.mark.parametrize("key", keys_with(Outcome.WARNED, among=STATIC), ids=lambda key: key.name)
-def test_a_key_that_cannot_be_honoured_gives_one_warning_that_names_it(key: Key) -> None:
+def test_key_without_effect_gives_one_warning_that_names_it(key: Key) -> None:
     config = load_broker_config({key.name: another_value(key)})
     (warning,) = config.warnings
     assert warning.startswith(f"{key.name}='") and key.effect.why in warning
@@ -102,10 +102,10 @@ def test_reasons_are_clauses_and_honoured_keys_have_none() -> None:
         assert not key.effect.why.endswith("."), key.name
 
 
-def test_no_key_that_claims_protection_is_ignored() -> None:
+def test_no_security_key_is_ignored() -> None:
     claims = [key for key in BROKER_KEYS.values() if key.name.startswith(SECURITY)]
     ignored = {key.name for key in claims if key.effect.outcome in (Outcome.HARMLESS, Outcome.WARNED)}
-    # What OpenSSL does by itself, and the mechanism of a KRaft controller: nothing is less protected without them.
+    # OpenSSL does these itself, or they are for a KRaft controller: ignoring them does not reduce security.
     assert ignored == {
         "ssl.keymanager.algorithm",
         "ssl.trustmanager.algorithm",
@@ -192,7 +192,7 @@ def test_a_limit_of_one_listener_is_warned_about() -> None:
     ]
 
 
-def test_a_protocol_between_brokers_that_no_listener_has_stops_the_start() -> None:
+def test_inter_broker_protocol_without_a_listener_stops_the_start() -> None:
     with pytest.raises(ConfigError, match=r"security\.inter\.broker\.protocol='SSL': no advertised listener has"):
         resolve_listeners(load_broker_config({"security.inter.broker.protocol": "SSL"}))
     named = {"security.inter.broker.protocol": "PLAINTEXT"}
@@ -202,7 +202,7 @@ def test_a_protocol_between_brokers_that_no_listener_has_stops_the_start() -> No
         resolve_listeners(load_broker_config(named | only_tls))
 
 
-def test_the_file_that_comes_with_kafka_starts_and_warns_about_the_quorum_only() -> None:
+def test_kafkas_sample_file_starts_a_broker_and_warns_only_about_the_quorum() -> None:
     config = load_broker_config(
         {
             "process.roles": "broker,controller",
@@ -227,7 +227,7 @@ def test_the_file_that_comes_with_kafka_starts_and_warns_about_the_quorum_only()
     assert [listener.name for listener in resolve_listeners(config).bound] == ["PLAINTEXT"]
 
 
-def test_a_change_while_running_that_has_no_effect_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_dynamic_change_without_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     live = LiveConfig(load_broker_config({"request.timeout.ms": "31000"}), 1)
     reporters = {"metric.reporters": "com.example.Reporter"}
     before = ClusterImage()

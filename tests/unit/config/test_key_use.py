@@ -16,9 +16,9 @@ BROKER_SIDE = (
     *("broker", "handlers", "controller", "coordinators", "replication", "cluster", "storage", "coordination", "net"),
     *("telemetry", "quota", "security"),
 )
-# Where the configuration itself gives a key its effect.
+# Modules of the configuration that use keys themselves.
 IN_CONFIG = ("broker_config.py", "listener_security.py", "listeners.py", "topic_config.py")
-# Properties of files and features, read the same way.
+# Names of file properties and features, which code reads the same way.
 OTHERS = {"cluster.id", "directory.id", "transaction.version"}
 
 FILES = [file for folder in BROKER_SIDE for file in (SOURCE / folder).rglob("*.py")]
@@ -36,7 +36,7 @@ def _constants(tree: ast.AST) -> Iterator[str]:
 
 
 def _looked_up(tree: ast.AST) -> Iterator[str]:
-    """`config["name"]`, `config.get("name")`: a list that only compares keys with each other does not count."""
+    """Keys in `config["name"]` and `config.get("name")`. A list that only compares keys does not count."""
     for node in ast.walk(tree):
         found = [node.slice] if isinstance(node, ast.Subscript) else node.args if isinstance(node, ast.Call) else []
         yield from (one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str))
@@ -67,7 +67,7 @@ def _is_read(key: Key) -> bool:
 
 
 def test_every_key_that_the_broker_reads_is_declared() -> None:
-    """A key that is not would stop whatever reads it, perhaps hours after the start."""
+    """An undeclared key would fail when the code reads it, perhaps hours after the start."""
     known = {*BROKER_KEYS, *TOPIC_KEYS, *GROUP_KEYS, *OTHERS}
     unknown = {
         (str(file.relative_to(SOURCE)), name)
@@ -79,7 +79,7 @@ def test_every_key_that_the_broker_reads_is_declared() -> None:
 
 
 def test_the_broker_reads_every_key_that_it_honours() -> None:
-    """A setting that silently does nothing is a trap."""
+    """A setting must not silently do nothing."""
     honoured = [key for key in ALL_KEYS if key.effect.outcome is Outcome.HONOURED]
     assert [key.name for key in honoured if not _is_read(key)] == []
 

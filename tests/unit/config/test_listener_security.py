@@ -1,4 +1,4 @@
-"""Security settings of one listener: what stands for it wins, and what has no effect stops the start."""
+"""Security settings of one listener: its own keys win, and settings without effect stop the start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TWO = {
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_erin="hunter2";'
 
 
-def test_what_stands_for_a_listener_wins() -> None:
+def test_key_of_a_listener_overrides_the_general_key() -> None:
     config = load_broker_config(
         TWO
         | {
@@ -101,7 +101,7 @@ def test_cve_2023_30450_tls_and_sasl_without_a_listener_that_uses_them_stop_the_
         ({"listener.name.outside.sasl.enabled.mechanisms": "MAGIC"}, "MAGIC is not offered"),
     ],
 )
-def test_a_listener_whose_settings_are_incomplete_says_which_key_to_set(properties: dict[str, str], words: str) -> None:
+def test_error_for_an_incomplete_listener_names_the_key_to_set(properties: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         listener_security(load_broker_config(TWO | properties), "OUTSIDE")
 

@@ -1,4 +1,4 @@
-"""Where the broker listens, and what a mistake there is answered with."""
+"""The addresses that the broker binds and advertises, and the errors for wrong settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_by_default_only_this_machine_can_connect() -> None:
     assert listeners.inter_broker == "PLAINTEXT"
 
 
-def test_several_listeners_with_names_of_their_own() -> None:
+def test_several_listeners_with_custom_names() -> None:
     listeners = resolve(
         listeners="INTERNAL://:9092, EXTERNAL://0.0.0.0:9093",
         advertised_listeners="INTERNAL://broker1:9092,EXTERNAL://example.org:19093",
@@ -30,18 +30,18 @@ def test_several_listeners_with_names_of_their_own() -> None:
     assert listeners.inter_broker == "INTERNAL"
 
 
-def test_a_port_that_the_system_chose_is_told_to_clients() -> None:
+def test_port_chosen_by_the_system_is_advertised() -> None:
     listeners = resolve(listeners="PLAINTEXT://127.0.0.1:0").with_ports({"PLAINTEXT": 41234})
     assert str(listeners.advertised[0]) == str(listeners.bound[0]) == "PLAINTEXT://127.0.0.1:41234"
 
 
-def test_ipv6_addresses_stand_in_brackets() -> None:
+def test_ipv6_addresses_are_in_brackets() -> None:
     listeners = resolve(listeners="PLAINTEXT://[::1]:9092")
     assert (listeners.bound[0].host, str(listeners.bound[0])) == ("::1", "PLAINTEXT://[::1]:9092")
     assert listeners.bound[0].is_loopback
 
 
-def test_files_for_kraft_work_the_controllers_listener_is_not_opened() -> None:
+def test_controller_listener_of_a_kraft_file_is_not_opened() -> None:
     listeners = resolve(
         listeners="PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
         controller_listener_names="CONTROLLER",
@@ -72,13 +72,13 @@ def test_files_for_kraft_work_the_controllers_listener_is_not_opened() -> None:
         ),
     ],
 )
-def test_a_mistake_is_explained(properties: dict[str, str], message: str) -> None:
+def test_error_for_a_wrong_listener_explains_the_fix(properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         resolve(**properties)
     assert message in str(error.value)
 
 
-def test_plaintext_leaves_the_machine_only_when_named() -> None:
+def test_plaintext_is_served_to_other_machines_only_if_named() -> None:
     assert listener_from_argument("9092") == "PLAINTEXT://127.0.0.1:9092"
     assert listener_from_argument("localhost:0") == "PLAINTEXT://localhost:0"
     assert listener_from_argument("PLAINTEXT://0.0.0.0:9092") == "PLAINTEXT://0.0.0.0:9092"

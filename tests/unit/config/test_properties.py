@@ -1,4 +1,4 @@
-"""A server.properties file means here what it means to Java."""
+"""Headrace reads a server.properties file like Java."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MEANING = {
 }
 
 
-def test_every_form_of_a_line_is_understood() -> None:
+def test_every_form_of_a_line_is_parsed() -> None:
     assert parse_properties(FILE) == MEANING
     assert parse_properties(FILE.replace("\n", "\r\n")) == MEANING
 
@@ -62,7 +62,7 @@ def _clean(text: str) -> bool:
     return not any(0xD800 <= ord(char) < 0xE000 for char in text)
 
 
-def test_a_broken_escape_names_its_line() -> None:
+def test_error_for_a_broken_escape_names_the_line() -> None:
     with pytest.raises(ConfigError, match=r"line 2='\\u12': must be"):
         parse_properties("a=1\nb=\\u12")
 

@@ -1,4 +1,4 @@
-"""The reference page and the sample files say what the declarations say."""
+"""The reference page and the sample files agree with the declarations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.config.reference import page
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_page_is_up_to_date_and_holds_every_key() -> None:
+def test_reference_page_is_up_to_date_and_has_every_key() -> None:
     text = (ROOT / "docs/reference/configuration.md").read_text()
     assert text == page()
     for key in (*BROKER_KEYS.values(), *TOPIC_KEYS.values()):

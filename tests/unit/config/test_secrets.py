@@ -1,4 +1,4 @@
-"""`${file:…}` and `${env:…}` are replaced in our own configuration, and nowhere else."""
+"""`${file:…}` and `${env:…}` are replaced in the broker's configuration file, and nowhere else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_properties_file_gives_the_value_of_a_key_in_the_middle_of_a_text(file
 
 def test_the_environment_gives_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORE_PASSWORD", "${env:HOME}")
-    # What a secret holds is not looked at again.
+    # References inside a secret are not replaced.
     assert with_secrets({KEY: "${env:STORE_PASSWORD}"}) == {KEY: "${env:HOME}"}
 
 
@@ -43,13 +43,13 @@ def test_the_environment_gives_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
         ("${env:NOT_SET_ANYWHERE}", "the environment has no variable 'NOT_SET_ANYWHERE'"),
     ],
 )
-def test_a_reference_that_leads_nowhere_stops_the_start(text: str, words: str) -> None:
+def test_unresolvable_reference_stops_the_start(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as error:
         load_broker_config({KEY: text})
     assert error.value.key == KEY
 
 
-def test_a_key_that_the_file_does_not_hold_is_named(file: Path) -> None:
+def test_error_names_a_key_that_is_missing_in_the_file(file: Path) -> None:
     file.write_text("erin=one\n")
     with pytest.raises(ConfigError, match="has no key 'fay'") as error:
         with_secrets({KEY: f"${{file:{file}:fay}}"})
@@ -70,5 +70,5 @@ def test_cve_2019_12399_and_2024_31141_what_a_client_sends_stays_text(file: Path
     assert config["metric.reporters"] == [text]
 
 
-def test_other_texts_with_a_dollar_stay_as_they_are() -> None:
+def test_other_text_with_a_dollar_sign_is_unchanged() -> None:
     assert with_secrets({"a": "${x}", "b": "$1", "c": "${dir:/etc}"}) == {"a": "${x}", "b": "$1", "c": "${dir:/etc}"}

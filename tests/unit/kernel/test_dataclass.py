@@ -1,4 +1,4 @@
-"""Classes made by our decorator behave as those made by the standard library's."""
+"""Classes with Headrace's decorator behave like classes with the standard library's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _behaviour(place: Any) -> dict[str, Any]:
         "assigned": lambda: setattr(one, "size", 9),
         "unknown": lambda: setattr(one, "colour", "red"),
         "deleted": lambda: delattr(one, "name"),
-        # Both live at once: an object may stand where one that is gone stood, and then has its hash.
+        # Both objects must be alive: a new object may reuse the address of a dead one and then has its hash.
         "hashed": lambda: len(set(map(hash, [place("a"), place("a", 3, ["x"])]))) == 1,
         "missing": place,
         "too many": lambda: place(1, 2, 3, 4),
@@ -63,13 +63,13 @@ def _behaviour(place: Any) -> dict[str, Any]:
         try:
             seen[name] = action()
         except (TypeError, AttributeError) as error:
-            # The library's own refusal of an unknown attribute of a frozen class with slots is a TypeError by mistake.
+            # For an unknown attribute of a frozen class with slots the library raises a TypeError by mistake.
             seen[name] = "refused" if name == "unknown" else type(error)
     return seen
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_it_behaves_as_the_librarys(options: dict[str, bool]) -> None:
+def test_decorator_behaves_like_the_standard_library(options: dict[str, bool]) -> None:
     assert _behaviour(_made_by(dataclass, options)) == _behaviour(_made_by(dataclasses.dataclass, options))
 
 
@@ -108,7 +108,7 @@ class Empty:
     pass
 
 
-def test_a_subclass_has_the_fields_of_both_and_is_finished_after_them() -> None:
+def test_subclass_has_inherited_fields_and_runs_post_init_last() -> None:
     assert (Sized("a", 4).name, Sized("a", 4).doubled) == ("a", 8)
     assert Sized("a") == Sized("a", 1) != Named("a")
     assert pickle.loads(pickle.dumps(Sized("a", 4))).doubled == 8
@@ -116,7 +116,7 @@ def test_a_subclass_has_the_fields_of_both_and_is_finished_after_them() -> None:
         Sized("a").name = "b"
 
 
-def test_what_a_class_says_itself_is_kept() -> None:
+def test_methods_defined_in_the_class_are_kept() -> None:
     assert {Own("A"), Own("a")} == {Own("a")}
     assert repr(Own("A")) == "<A>"
     assert Own.__doc__ == "Says how it compares, hashes and shows itself."
@@ -127,7 +127,7 @@ def test_a_class_without_fields() -> None:
     assert repr(Empty()) == "Empty()"
 
 
-def test_one_that_holds_itself_can_be_shown() -> None:
+def test_repr_of_a_self_referencing_object() -> None:
     @dataclass
     class Node:
         next: object = None

@@ -1,4 +1,4 @@
-"""Counts in messages go through `counted`: one record is not "1 records"."""
+"""Messages use `counted` for numbers, so that they never say "1 records"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import headrace
 from headrace.kernel.plurals import counted
 
 SOURCE = Path(headrace.__file__).parent
-# What people read most. The look-alikes of Kafka's tools say what Kafka's say, "Processed a total of 1 messages" too.
+# Packages with most messages. Tools that copy Kafka's print Kafka's text, even "Processed a total of 1 messages".
 FOLDERS = ("cli", "pipelines", "broker")
 NOUNS = (
     "partitions", "records", "topics", "groups", "members", "positions", "segments", "batches", "brokers", "replicas",
@@ -32,7 +32,7 @@ def plurals_without_a_choice(tree: ast.AST) -> Iterator[tuple[int, str]]:
             for value, after in zip(text.values, text.values[1:], strict=False):
                 if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant):
                     found = PLURAL.match(str(after.value))
-                    # A rate or a size with a format of its own is no count.
+                    # A value with a format spec is a rate or a size and not a count.
                     if found and value.format_spec is None:
                         yield text.lineno, found[1]
 

@@ -1,4 +1,4 @@
-"""Who is held back, by which quota, and for how long."""
+"""Which client is throttled, by which quota, and for how long."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER = [
 ]
 
 
-def test_without_quotas_nobody_waits() -> None:
+def test_without_quotas_no_client_is_throttled() -> None:
     quotas = Quotas()
     assert quotas.record_produce("User:alice", "app", 10**9, 0) == 0
     assert quotas.record_fetch("User:alice", None, 10**9, 0) == 0
@@ -31,9 +31,9 @@ def test_without_quotas_nobody_waits() -> None:
 
 
 @pytest.mark.parametrize("winner", range(len(ORDER)))
-def test_the_most_exact_quota_wins(winner: int) -> None:
+def test_most_specific_quota_applies(winner: int) -> None:
     quotas = Quotas()
-    # Everything from the winner down is set; only the winner is strict.
+    # Sets the expected quota and all less specific ones; only the expected one is low.
     table = {who: {"producer_byte_rate": 1000.0 if who == ORDER[winner] else 10.0**12} for who in ORDER[winner:]}
     quotas.replace(table)
     assert quotas.record_produce("User:alice", "app", 20_000, 0) > 0
@@ -47,7 +47,7 @@ def test_a_users_quota_is_shared_by_all_the_users_clients() -> None:
     assert quotas.record_produce("User:bob", "one", 10**9, 0) == 0
 
 
-def test_a_default_quota_counts_each_client_for_itself() -> None:
+def test_default_quota_applies_to_each_client_separately() -> None:
     quotas = Quotas()
     quotas.replace({entity(client_id=None): {"consumer_byte_rate": 1000.0}})
     assert quotas.record_fetch("User:alice", "one", 10_000, 0) == 0
@@ -62,7 +62,7 @@ def test_an_image_gives_entities_as_tuples_of_parts() -> None:
     assert quotas.record_produce("User:alice", "app", 1000, 0) > 0
 
 
-def test_a_fetch_that_was_answered_empty_is_taken_back() -> None:
+def test_fetch_with_an_empty_response_is_taken_back() -> None:
     quotas = Quotas()
     quotas.replace({entity(user="alice"): {"consumer_byte_rate": 1000.0}})
     assert quotas.fetch_allowance("User:alice", "a", 10**9) == 10_000
@@ -83,14 +83,14 @@ def test_changed_and_removed_quotas_take_effect_at_once() -> None:
     assert quotas.record_produce("User:alice", "a", 10**9, 0) == 0
 
 
-def test_time_of_requests_is_limited_in_per_cent_and_the_wait_is_bounded() -> None:
+def test_request_time_is_limited_in_percent_and_the_throttle_time_is_bounded() -> None:
     quotas = Quotas()
     quotas.replace({entity(user="alice"): {"request_percentage": 10.0}})
     assert quotas.record_request("User:alice", "a", 1000, 0) == 0  # 1 s of ten: just what is allowed
     assert quotas.record_request("User:alice", "a", 5000, 0) == 1000
 
 
-def test_topic_changes_beyond_the_burst_are_refused_or_only_told_to_older_clients() -> None:
+def test_topic_changes_beyond_the_burst_are_refused_or_throttled_for_older_clients() -> None:
     quotas = Quotas()
     quotas.replace({entity(user=None): {"controller_mutation_rate": 1.0}})
     assert quotas.record_mutations("User:alice", "a", 20, 0) == 0  # the bucket held 11
@@ -99,7 +99,7 @@ def test_topic_changes_beyond_the_burst_are_refused_or_only_told_to_older_client
     assert quotas.record_mutations("User:alice", "a", 1, 0, strict=False) == 10_000
 
 
-def test_connections_of_one_address_are_held_back() -> None:
+def test_connections_of_one_address_are_throttled() -> None:
     quotas = Quotas()
     quotas.replace(
         {entity(ip="10.0.0.1"): {"connection_creation_rate": 1.0}, entity(ip=None): {"connection_creation_rate": 9.0}}
@@ -109,7 +109,7 @@ def test_connections_of_one_address_are_held_back() -> None:
     assert quotas.record_connection("10.0.0.2", 0) == 0
 
 
-def test_the_broker_itself_takes_only_so_many_new_connections_a_second() -> None:
+def test_broker_limits_the_rate_of_new_connections() -> None:
     quotas = Quotas()
     quotas.limit_all_connections(2)
     waits = [quotas.record_connection(f"10.0.0.{number}", 0) for number in range(22)]

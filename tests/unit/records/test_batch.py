@@ -1,4 +1,4 @@
-"""A batch is read and patched in place; damaged bytes are named, never believed."""
+"""A batch is read and patched in place; damaged bytes are detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.records.reader import read_records
 from tests.support.logs import NOW_MS, a_batch
 
 
-def test_offsets_and_epoch_are_set_without_touching_the_checksum() -> None:
+def test_setting_offset_and_epoch_keeps_the_checksum_valid() -> None:
     data = a_batch(3, codec=Codec.ZSTD)
     batch = BatchView(memoryview(data))
     batch.patch_place(1_000_000_000_000, 7)
@@ -37,10 +37,10 @@ def test_append_time_replaces_every_timestamp() -> None:
     assert {record.timestamp_ms for record in read_records(batch)} == {NOW_MS + 500}
 
 
-def test_every_flipped_bit_of_a_batch_is_noticed() -> None:
+def test_every_flipped_bit_of_a_batch_is_detected() -> None:
     sound = bytes(a_batch(2))
     for at in range(8, len(sound)):
-        # The leader epoch is outside the checksum on purpose: the broker sets it.
+        # The checksum does not cover the leader epoch, because the broker sets it.
         if 12 <= at < 16:
             continue
         data = bytearray(sound)
@@ -51,14 +51,14 @@ def test_every_flipped_bit_of_a_batch_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("size", range(1, 100))
-def test_a_torn_batch_is_corrupt_at_every_length(size: int) -> None:
+def test_batch_truncated_at_any_byte_is_corrupt(size: int) -> None:
     data = a_batch(3, value=b"x" * 40)[:size]
     with pytest.raises(CorruptBatch):
         list(batches(memoryview(data)))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_old_message_formats_are_refused_by_name(magic: int) -> None:
+def test_old_message_formats_are_unsupported(magic: int) -> None:
     data = a_batch()
     data[16] = magic
     with pytest.raises(Fault) as refusal:
@@ -66,7 +66,7 @@ def test_old_message_formats_are_refused_by_name(magic: int) -> None:
     assert refusal.value.code is ErrorCode.unsupported_for_message_format
 
 
-def test_several_batches_are_walked_in_order() -> None:
+def test_consecutive_batches_are_iterated_in_order() -> None:
     one, two = build_batch([Record(b"a", None)], base_offset=5), build_batch([Record(None, b"b")], base_offset=9)
     assert [batch.base_offset for batch in batches(memoryview(one + two))] == [5, 9]
 
@@ -77,7 +77,7 @@ def test_sequences_wrap_to_zero_after_the_largest() -> None:
 
 
 @pytest.mark.parametrize(("commit", "kind"), [(True, ControlType.COMMIT), (False, ControlType.ABORT)])
-def test_a_marker_says_how_its_transaction_ended(commit: bool, kind: ControlType) -> None:
+def test_marker_type_is_commit_or_abort(commit: bool, kind: ControlType) -> None:
     batch = BatchView(
         memoryview(build_end_txn_marker(commit, 12, producer_id=4, producer_epoch=3, timestamp_ms=NOW_MS))
     )
@@ -86,6 +86,6 @@ def test_a_marker_says_how_its_transaction_ended(commit: bool, kind: ControlType
     assert (control.type, control.coordinator_epoch, control.ends_transaction) == (kind, 12, True)
 
 
-def test_a_control_record_of_a_later_kind_is_passed_over() -> None:
+def test_control_record_of_a_newer_type_is_unknown() -> None:
     record = Record(struct.pack(">hh", 0, 99), b"")
     assert read_control(record).type is ControlType.UNKNOWN

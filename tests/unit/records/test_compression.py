@@ -1,4 +1,4 @@
-"""Codecs give back what they took, open no more than allowed, and refuse damage."""
+"""Codecs return what they compressed, respect the size limit, and refuse damaged data."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COMPRESSED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
 
 @given(st.binary(max_size=300), st.integers(1, 2000), st.sampled_from(COMPRESSED))
-def test_what_was_compressed_comes_back(piece: bytes, times: int, codec: Codec) -> None:
+def test_decompress_returns_the_compressed_bytes(piece: bytes, times: int, codec: Codec) -> None:
     data = piece * times
     assert bytes(decompress(codec, compress(codec, data))) == data
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_small_batch_cannot_open_to_gigabytes(codec: Codec) -> None:
+def test_decompression_is_bounded_by_the_limit(codec: Codec) -> None:
     bomb = compress(codec, bytes(8 * 1024 * 1024))
     with pytest.raises(CorruptBatch, match="more than"):
         decompress(codec, bomb, limit=1024 * 1024)
@@ -31,7 +31,7 @@ def test_a_small_batch_cannot_open_to_gigabytes(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSED)
 @given(data=st.data())
-def test_damage_is_a_fault_and_nothing_else(codec: Codec, data: st.DataObject) -> None:
+def test_damaged_data_raises_only_corrupt_batch(codec: Codec, data: st.DataObject) -> None:
     sound = bytearray(compress(codec, b"some words, some words again, " * 40))
     position = data.draw(st.integers(0, len(sound) - 1))
     sound[position] ^= data.draw(st.integers(1, 255))
@@ -46,14 +46,14 @@ def test_snappy_without_the_java_header_is_read_too() -> None:
     assert bytes(decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(b"plain" * 10)))) == b"plain" * 10
 
 
-def test_lz4_frames_have_independent_blocks_as_java_demands() -> None:
+def test_lz4_frames_have_independent_blocks_as_java_requires() -> None:
     frame = compress(Codec.LZ4, b"0123456789" * 20_000)
     assert frame[:4] == b"\x04\x22\x4d\x18" and frame[4] & 0x20
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [(Codec.GZIP, 1, 9), (Codec.LZ4, 9, 17), (Codec.ZSTD, -7, 19)])
-def test_a_higher_level_packs_tighter_and_opens_to_the_same(codec: Codec, low: int, high: int) -> None:
-    """The ends of Kafka's ranges; of lz4 the default, which is the fast way, and the highest."""
+def test_higher_level_compresses_better_and_decompresses_to_the_same(codec: Codec, low: int, high: int) -> None:
+    """The lowest and highest level of Kafka's ranges; for lz4 the default (the fast compressor) and the highest."""
     chance = random.Random(2)
     words = [chance.randbytes(chance.randint(2, 9)) for _ in range(300)]
     data = b" ".join(chance.choices(words, k=20_000)) + chance.randbytes(70_000)

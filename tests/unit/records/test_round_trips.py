@@ -1,4 +1,4 @@
-"""Batches of ours are read by another implementation, aiokafka's codec, and its batches by us."""
+"""aiokafka's codec reads Headrace's batches, and Headrace reads aiokafka's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ headers = st.lists(st.tuples(st.text(max_size=8), optional_bytes), max_size=3).m
 timestamps = st.integers(0, 2**41)
 some_records = st.lists(st.builds(Record, optional_bytes, optional_bytes, headers, timestamps), min_size=1, max_size=20)
 codecs = st.sampled_from(list(Codec))
-# What other packages write as Xerial or lz4 frames is theirs to vary; reading must cope.
+# Other packages write different Xerial and lz4 frames; the reader must accept them all.
 ALL_CODECS = list(Codec)
 
 
@@ -31,7 +31,7 @@ def plain(record: Record) -> tuple[object, ...]:
 
 
 @given(some_records, codecs, st.integers(0, 2**50), st.integers(-1, 2**40), st.booleans())
-def test_what_is_built_is_read(
+def test_built_batch_is_read_back(
     records: list[Record], codec: Codec, base_offset: int, producer_id: int, transactional: bool
 ) -> None:
     data = build_batch(
@@ -89,7 +89,7 @@ def test_both_agree_on_a_large_batch(codec: Codec) -> None:
 
 
 @given(some_records, st.data())
-def test_a_damaged_record_section_is_a_fault_and_nothing_else(records: list[Record], data: st.DataObject) -> None:
+def test_damaged_record_section_raises_only_faults(records: list[Record], data: st.DataObject) -> None:
     raw = bytearray(build_batch(records))
     position = data.draw(st.integers(57, len(raw) - 1))
     raw[position] ^= data.draw(st.integers(1, 255))
@@ -100,10 +100,10 @@ def test_a_damaged_record_section_is_a_fault_and_nothing_else(records: list[Reco
 
 
 @given(some_records, codecs, st.integers(0, 2**40), st.data())
-def test_a_batch_that_loses_records_keeps_the_others_as_they_were(
+def test_dropping_records_of_a_batch_keeps_the_others_unchanged(
     records: list[Record], codec: Codec, base_offset: int, data: st.DataObject
 ) -> None:
-    """Compaction's way: the records are found as places in the bytes, some are dropped, and again."""
+    """As in compaction: finds the byte ranges of records and drops some, twice."""
     batch = BatchView(memoryview(build_batch(records, base_offset=base_offset, codec=codec)))
     expected = [(base_offset + at, *plain(record)) for at, record in enumerate(records)]
     for horizon_ms in (None, 1_700_000_000_000):
@@ -121,7 +121,7 @@ def test_a_batch_that_loses_records_keeps_the_others_as_they_were(
 
 
 @given(some_records, st.data())
-def test_damaged_records_are_refused_by_whoever_looks_for_places(records: list[Record], data: st.DataObject) -> None:
+def test_layout_of_damaged_records_raises_only_faults(records: list[Record], data: st.DataObject) -> None:
     damaged = bytearray(build_batch(records))
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(HEADER_BYTES, len(damaged) - 1))] = data.draw(st.integers(0, 255))

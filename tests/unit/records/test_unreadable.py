@@ -1,4 +1,4 @@
-"""A batch whose records cannot be read: refused where a topic asks for it, and named with its offsets by readers."""
+"""A batch whose records cannot be read: refused by validate.records, and named with its offsets by readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def admitted(data: bytes, rules: BatchRules = READS) -> BatchView:
 
 
 @pytest.mark.parametrize(("codec", "damage"), CASES)
-def test_a_topic_that_validates_records_refuses_the_batch_with_an_error_that_clients_do_not_retry(
+def test_validate_records_refuses_the_batch_with_an_error_that_clients_do_not_retry(
     codec: Codec, damage: Damage
 ) -> None:
     with pytest.raises(Refused) as refused:
@@ -34,26 +34,26 @@ def test_a_topic_that_validates_records_refuses_the_batch_with_an_error_that_cli
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 @pytest.mark.parametrize("damage", Damage)
-def test_by_default_a_compressed_batch_is_not_opened(codec: Codec, damage: Damage) -> None:
+def test_by_default_a_compressed_batch_is_not_decompressed(codec: Codec, damage: Damage) -> None:
     data = unreadable_batch(codec, damage)
     assert bytes(admitted(data, BatchRules()).data) == data
 
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("count", [1, 3, 500])
-def test_a_batch_that_can_be_read_is_appended_as_it_came(codec: Codec, count: int) -> None:
+def test_readable_batch_is_accepted_unchanged(codec: Codec, count: int) -> None:
     data = bytes(a_batch(count, codec=codec))
     assert bytes(admitted(data).data) == data
 
 
 @pytest.mark.parametrize("rules", [BatchRules(keys_required=True), BatchRules(codec=Codec.ZSTD)])
-def test_a_batch_that_is_opened_for_another_reason_gets_the_same_answer(rules: BatchRules) -> None:
+def test_unreadable_batch_gets_the_same_error_for_every_rule_that_reads_records(rules: BatchRules) -> None:
     with pytest.raises(Refused) as refused:
         admitted(unreadable_batch(Codec.LZ4, Damage.GARBAGE), rules)
     assert refused.value.code is ErrorCode.invalid_record
 
 
-def test_a_small_batch_that_opens_to_more_than_the_limit_is_refused() -> None:
+def test_batch_that_decompresses_beyond_the_limit_is_refused() -> None:
     bomb = with_section(bytes(a_batch(1, codec=Codec.ZSTD)), compress(Codec.ZSTD, bytes(MAX_DECOMPRESSED_BYTES + 1)))
     assert len(bomb) < 100_000
     with pytest.raises(Refused, match="opens to more than"):
@@ -61,7 +61,7 @@ def test_a_small_batch_that_opens_to_more_than_the_limit_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("codec", "damage"), CASES)
-def test_every_way_to_open_a_batch_names_its_offsets(codec: Codec, damage: Damage) -> None:
+def test_every_reader_names_the_offsets_of_an_unreadable_batch(codec: Codec, damage: Damage) -> None:
     view = BatchView(memoryview(bytearray(unreadable_batch(codec, damage))))
     view.patch_place(40, 1)
     fault = fault_in_records(view)
@@ -72,7 +72,7 @@ def test_every_way_to_open_a_batch_names_its_offsets(codec: Codec, damage: Damag
         layout(view)
 
 
-def test_the_sentence_for_people_names_the_partition_the_way_past_it_and_the_command() -> None:
+def test_error_message_names_the_partition_the_next_offset_and_the_command() -> None:
     view = BatchView(memoryview(bytearray(unreadable_batch(Codec.GZIP, Damage.GARBAGE))))
     view.patch_place(40, 1)
     fault = fault_in_records(view)
@@ -83,7 +83,7 @@ def test_the_sentence_for_people_names_the_partition_the_way_past_it_and_the_com
     assert sentence.endswith("headrace log skip LOG_DIR/orders-7 --offset 40")
 
 
-def test_the_first_of_several_is_found() -> None:
+def test_first_unreadable_batch_is_found() -> None:
     good = BatchView(memoryview(a_batch(2)))
     bad = BatchView(memoryview(bytearray(unreadable_batch(Codec.SNAPPY, Damage.NOISE))))
     found = first_unreadable([good, bad, bad])
@@ -91,8 +91,8 @@ def test_the_first_of_several_is_found() -> None:
     assert first_unreadable([good]) is None
 
 
-def test_records_come_before_the_fault() -> None:
-    """A reader may show what it has read of the batch: iterating does not open everything first."""
+def test_records_before_the_damage_are_returned_first() -> None:
+    """Iteration decodes lazily, so that a reader can show the records before the damage."""
     data = build_batch([Record(b"k", b"v", timestamp_ms=NOW_MS)] * 3)
     broken = BatchView(memoryview(bytearray(with_section(data, data[61:-4] + b"\xff\xff\xff\xff"))))
     records = iter_records(broken)

@@ -1,4 +1,4 @@
-"""A leader takes a good batch as it is and answers a bad one with Kafka's code, changing nothing."""
+"""A leader accepts a valid batch unchanged and refuses an invalid one with Kafka's error code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def patched(data: bytearray, at: int, form: str, value: int) -> bytearray:
     return data
 
 
-def test_a_good_batch_stays_the_same_bytes() -> None:
+def test_valid_batch_is_accepted_unchanged() -> None:
     data = a_batch(4, codec=Codec.LZ4)
     before = bytes(data)
     assert taken(data).buffer.obj is data and bytes(data) == before
@@ -45,7 +45,7 @@ def test_a_wrong_checksum_is_corrupt() -> None:
     assert refused(data) is ErrorCode.corrupt_message
 
 
-def test_exactly_one_whole_batch_is_taken() -> None:
+def test_exactly_one_whole_batch_is_accepted() -> None:
     assert refused(bytearray()) is ErrorCode.invalid_record
     assert refused(a_batch() + a_batch()) is ErrorCode.invalid_record
     assert refused(a_batch()[:-1]) is ErrorCode.invalid_record
@@ -61,7 +61,7 @@ def test_old_message_formats_are_refused_as_kafka_refuses_them(magic: int) -> No
     assert refused(data) is ErrorCode.invalid_record
 
 
-def test_noise_in_place_of_records_is_refused() -> None:
+def test_random_bytes_instead_of_records_are_refused() -> None:
     data = a_batch(3)
     data[61:] = b"\xff" * (len(data) - 61)
     BatchView(memoryview(data)).seal()
@@ -70,11 +70,11 @@ def test_noise_in_place_of_records_is_refused() -> None:
     assert refused(patched(patched(a_batch(3), 57, ">i", 1), 23, ">i", 0)) is ErrorCode.invalid_record
 
 
-def test_a_clients_offsets_begin_at_zero() -> None:
+def test_base_offset_of_a_client_must_be_zero() -> None:
     assert refused(patched(a_batch(3), 0, ">q", 7)) is ErrorCode.invalid_record
 
 
-def test_a_header_that_lies_about_time_is_set_right() -> None:
+def test_wrong_max_timestamp_in_the_header_is_corrected() -> None:
     batch = taken(patched(a_batch(2), 35, ">q", NOW_MS + 10**9))
     batch.check_crc()
     assert batch.max_timestamp_ms == NOW_MS + 1
@@ -89,7 +89,7 @@ def test_counts_that_contradict_the_offsets_are_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize("delta", [-1, 0, 1, 3])
-def test_offsets_that_do_not_count_up_are_refused(delta: int) -> None:
+def test_offset_deltas_that_are_not_consecutive_are_refused(delta: int) -> None:
     assert refused(patched(a_batch(3), 23, ">i", delta)) is ErrorCode.invalid_record
 
 
@@ -103,7 +103,7 @@ def test_length_and_magic_are_checked_before_anything_is_read() -> None:
     assert refused(data) is ErrorCode.corrupt_message
 
 
-def test_clients_may_not_write_markers_but_coordinators_may() -> None:
+def test_only_coordinators_may_write_markers() -> None:
     marker = bytearray(build_end_txn_marker(True, 1, 2, 3, NOW_MS))
     assert refused(bytearray(marker)) is ErrorCode.invalid_record
     assert taken(marker, from_client=False).is_control
@@ -151,7 +151,7 @@ def test_a_topic_with_its_own_codec_recompresses(wanted: Codec) -> None:
         ]
 
 
-def test_a_section_that_does_not_open_is_an_invalid_record_where_it_must_be_opened() -> None:
+def test_records_that_cannot_be_decompressed_are_invalid_if_the_topic_reads_them() -> None:
     data = a_batch(3, codec=Codec.ZSTD)
     data[61:] = b"\x00" * (len(data) - 61)
     BatchView(memoryview(data)).seal()

@@ -1,4 +1,4 @@
-"""Which batches a consumer sees: every short history of two producers, from every batch on, compacted or not."""
+"""Visible batches for every short history of two producers, from every batch on, compacted or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.control import build_end_txn_marker
 from headrace.records.visible import AbortedTransactions, visible_batches
 
-# What a producer does: a batch of one record in its transaction, its commit marker, its abort marker.
+# Actions of a producer: a transactional batch with one record, a commit marker, an abort marker.
 WRITES, COMMITS, ABORTS = "writes", "commits", "aborts"
 PLAIN = (-1, WRITES)
 STEPS = [PLAIN, *itertools.product((7, 8), (WRITES, COMMITS, ABORTS))]
@@ -24,7 +24,7 @@ STEPS = [PLAIN, *itertools.product((7, 8), (WRITES, COMMITS, ABORTS))]
 def _built(step: tuple[int, str]) -> bytes:
     producer, action = step
     if action is not WRITES:
-        # Version 2 of transactions gives the marker a higher epoch than the records.
+        # In transactions of version 2 the marker has a higher epoch than the records.
         return build_end_txn_marker(action is COMMITS, 0, producer, 1, 1)
     record = Record(None, b"v", timestamp_ms=1)
     if producer < 0:
@@ -41,7 +41,7 @@ def placed(batch: bytes, offset: int) -> bytes:
 
 @dataclass
 class History:
-    """One batch an offset, and how each transaction ended: (producer, first offset, marker's offset, committed)."""
+    """One batch per offset, and the end of each transaction: (producer, first offset, marker's offset, committed)."""
 
     batches: list[bytes]
     ended: list[tuple[int, int, int, bool]]
@@ -57,7 +57,7 @@ def history(steps: Sequence[tuple[int, str]]) -> History:
             visible.add(offset)
         elif action is WRITES:
             open_.setdefault(producer, []).append(offset)
-        elif producer in open_:  # otherwise a marker of a transaction that wrote nothing here: it is on no list
+        elif producer in open_:  # otherwise the marker's transaction wrote nothing here and is on no list
             written = open_.pop(producer)
             ended.append((producer, written[0], offset, action is COMMITS))
             visible |= set(written) if action is COMMITS else set()
@@ -66,7 +66,7 @@ def history(steps: Sequence[tuple[int, str]]) -> History:
 
 
 def listed(found: History, start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """What a broker lists for a fetch from `start`: in the order of the markers."""
+    """The aborted transactions that a broker returns for a fetch from `start`, in the order of the markers."""
     return tuple(
         (producer, first)
         for producer, first, marker, committed in found.ended
@@ -87,8 +87,8 @@ def test_every_short_history_from_every_batch_on() -> None:
             assert seen(chunk, listed(found, start, found.stable)) == expected, (steps, start)
 
 
-def test_every_short_history_whose_aborted_records_were_compacted_away() -> None:
-    """Any of the records of aborted transactions may be gone; the markers are still there."""
+def test_every_short_history_after_compaction_of_aborted_records() -> None:
+    """Compaction may remove any records of aborted transactions; the markers remain."""
     for steps in itertools.product(STEPS, repeat=4):
         found = history(steps)
         hidden = [at for at in range(found.stable) if steps[at][1] is WRITES and at not in found.visible]
@@ -99,8 +99,8 @@ def test_every_short_history_whose_aborted_records_were_compacted_away() -> None
                 assert seen(chunk, listed(found, start, found.stable)) == expected, (steps, gone, start)
 
 
-def test_every_cut_of_a_history_into_chunks() -> None:
-    """A chunk ends anywhere, and the next has a list of its own, with transactions that were on the last one again."""
+def test_every_split_of_a_history_into_chunks() -> None:
+    """A chunk ends anywhere. The next one has its own list, which may repeat transactions of the previous list."""
     steps = [
         (7, WRITES), (8, WRITES), (7, ABORTS), (7, WRITES), (-1, WRITES), (8, WRITES), (7, COMMITS), (8, ABORTS),
         (8, ABORTS), (8, WRITES), (7, WRITES), (7, ABORTS), (8, COMMITS), (7, WRITES), (7, COMMITS),
@@ -112,7 +112,7 @@ def test_every_cut_of_a_history_into_chunks() -> None:
         for start, end in itertools.pairwise(edges):
             chunk = found.batches[start:end]
             part = seen(chunk, listed(found, start, end))
-            # Some brokers list what begins up to the last stable offset.
+            # Some brokers list all transactions that begin below the last stable offset.
             assert seen(chunk, listed(found, start, found.stable)) == part, cuts
             read += part
         assert read == sorted(found.visible), cuts
@@ -125,12 +125,12 @@ def test_the_order_of_the_list_does_not_matter() -> None:
         assert seen(found.batches, aborted) == [6]
 
 
-def test_without_a_list_everything_but_control_batches_is_shown() -> None:
+def test_without_a_list_all_data_batches_are_visible() -> None:
     found = history([(7, WRITES), (7, ABORTS), (-1, WRITES), (8, WRITES)])
     assert seen(found.batches, ()) == [0, 2, 3]
 
 
-def test_a_range_takes_the_batches_that_reach_into_it() -> None:
+def test_range_includes_every_batch_that_overlaps_it() -> None:
     records = [Record(None, b"v", timestamp_ms=1)] * 3
     chunk = memoryview(b"".join(build_batch(records, base_offset=at) for at in (0, 3, 6)))
 
@@ -143,7 +143,7 @@ def test_a_range_takes_the_batches_that_reach_into_it() -> None:
     assert begins(5, 7) == [3, 6]
 
 
-def test_a_marker_emptied_by_compaction_ends_nothing() -> None:
+def test_marker_emptied_by_compaction_ends_no_transaction() -> None:
     marker = BatchView(memoryview(BATCHES[(7, ABORTS)]))
     empty = raw.rebuilt(marker, None, (), None)
     aborted = AbortedTransactions([(7, 0)])
@@ -152,7 +152,7 @@ def test_a_marker_emptied_by_compaction_ends_nothing() -> None:
     assert aborted.hides(BatchView(memoryview(placed(BATCHES[(7, WRITES)], 2))))
 
 
-def test_a_damaged_batch_is_not_passed_over() -> None:
+def test_damaged_batch_raises_an_error() -> None:
     damaged = bytearray(BATCHES[PLAIN])
     damaged[-1] ^= 1
     with pytest.raises(CorruptBatch, match="batch at offset 0: checksum"):

@@ -1,4 +1,4 @@
-"""When a follower asks: at once for a partition whose leader moved, and not later than one that was held back may."""
+"""When a follower fetches: at once for a partition with a new leader, and as soon as a throttled partition is due."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = uuid.UUID(int=5)
 
 
 class Leader:
-    """Rests on every request until it is told what to answer."""
+    """Holds every request until the test sets the answer."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[ReplicaFetch] = asyncio.Queue()
@@ -74,7 +74,7 @@ def named(request: ReplicaFetch) -> list[int]:
     return sorted(index for _, index in request.session.named)
 
 
-def test_a_partition_whose_leader_moved_does_not_wait_for_a_request_that_rests() -> None:
+def test_partition_with_a_new_leader_cancels_the_waiting_request() -> None:
     async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
         assert named(await leader.asked.get()) == [0]
         fetcher.add(partition(1, leader_epoch=3))
@@ -85,8 +85,8 @@ def test_a_partition_whose_leader_moved_does_not_wait_for_a_request_that_rests()
     following(check)
 
 
-def test_a_new_partition_waits_for_its_turn() -> None:
-    """Topics made one after the other must not cost a connection each."""
+def test_new_partition_does_not_cancel_the_waiting_request() -> None:
+    """Topics that are created one after the other must not cost a connection each."""
 
     async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
         await leader.asked.get()
@@ -100,7 +100,7 @@ def test_a_new_partition_waits_for_its_turn() -> None:
     following(check)
 
 
-def test_the_leader_is_not_left_to_rest_longer_than_a_partition_is_held_back() -> None:
+def test_max_wait_of_a_fetch_ends_when_a_throttled_partition_is_due() -> None:
     async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
         await leader.asked.get()
         fetcher.add(partition(1, leader_epoch=0))
@@ -114,8 +114,8 @@ def test_the_leader_is_not_left_to_rest_longer_than_a_partition_is_held_back() -
     following(check)
 
 
-def test_a_large_answer_leaves_turns_to_others() -> None:
-    """Hundreds of partitions that change leaders at once come in one answer."""
+def test_large_response_yields_to_other_tasks() -> None:
+    """One response may contain hundreds of partitions that changed leaders at once."""
     taken: list[int] = []
 
     async def check(fetcher: LeaderFetcher, leader: Leader) -> None:

@@ -1,4 +1,4 @@
-"""The wire to a leader that is silent: every request has its own deadline, and the channel is over after one."""
+"""The channel to a leader that does not answer: every request has a deadline, and a timeout ends the channel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EMPTY = b"\0" + struct.pack(">ihi", 0, 0, 9) + b"\1\0"
 
 @asynccontextmanager
 async def leader(answers: int) -> AsyncIterator[WireChannel]:
-    """A channel to a leader that answers so many requests and is silent from then on."""
+    """A channel to a leader that answers `answers` requests and then no more."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(answers):
@@ -47,7 +47,7 @@ def test_a_request_without_an_answer_ends_the_channel() -> None:
         async with leader(answers=3) as channel:
             for _ in range(3):
                 assert (await channel.fetch(REQUEST, 30)).session_id == 9
-            # Sooner than the timer of the requests before it would look.
+            # Earlier than the timer of the previous requests.
             with pytest.raises(NoAnswer, match=r"no answer to fetch within 0\.02 s"):
                 await channel.fetch(REQUEST, 0.02)
             assert channel.closed
@@ -57,7 +57,7 @@ def test_a_request_without_an_answer_ends_the_channel() -> None:
     asyncio.run(check())
 
 
-def test_a_deadline_that_moved_on_is_kept_when_the_older_one_passes() -> None:
+def test_later_deadline_survives_the_timer_of_an_earlier_one() -> None:
     async def check() -> None:
         async with leader(answers=0) as channel:
             waiting = asyncio.create_task(channel.fetch(REQUEST, 30))
@@ -71,7 +71,7 @@ def test_a_deadline_that_moved_on_is_kept_when_the_older_one_passes() -> None:
     asyncio.run(check())
 
 
-def test_whoever_stops_waiting_closes_the_channel() -> None:
+def test_cancelled_request_closes_the_channel() -> None:
     async def check() -> None:
         async with leader(answers=0) as channel:
             waiting = asyncio.create_task(channel.fetch(REQUEST, 30))

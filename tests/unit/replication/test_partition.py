@@ -1,4 +1,4 @@
-"""One replica: who may write and read, when an acknowledgement leaves, what a change of role does to those who wait."""
+"""One replica: who may write and read, when writes are acknowledged, what a change of role does to waiting requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FOLLOWED = PartitionInfo(leader=2, leader_epoch=5, partition_epoch=7, isr=(1, 2)
 
 
 class Broker:
-    """The surroundings of a partition on broker 1."""
+    """The context of a partition on broker 1."""
 
     broker_id = 1
     broker_epoch = 101
@@ -99,7 +99,7 @@ def values(found: object) -> list[int]:
     return [value for _, _, value in RECORD.iter_unpack(found.data)]
 
 
-def test_a_lone_replica_acknowledges_at_once(broker: Broker) -> None:
+def test_single_replica_acknowledges_at_once(broker: Broker) -> None:
     partition = partition_on(broker, ALONE)
     end = append(partition, 1, 2)
     assert partition.committed(end) is ErrorCode.none
@@ -107,7 +107,7 @@ def test_a_lone_replica_acknowledges_at_once(broker: Broker) -> None:
     assert values(partition.read(0, 1000).slice) == [1, 2]
 
 
-def test_a_disk_without_room_is_told_of_and_a_failed_one_is_not(broker: Broker) -> None:
+def test_full_disk_is_reported_and_a_failed_disk_is_not(broker: Broker) -> None:
     partition = partition_on(broker, LED)
 
     def full(*_: object, **__: object) -> None:
@@ -123,7 +123,7 @@ def test_a_disk_without_room_is_told_of_and_a_failed_one_is_not(broker: Broker) 
     assert broker.without_room == [partition]
 
 
-def test_an_acknowledgement_waits_for_the_members(broker: Broker) -> None:
+def test_acknowledgement_waits_for_the_isr(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     answers: list[ErrorCode] = []
     partition.when_committed(append(partition, 1), answers.append)
@@ -142,7 +142,7 @@ def test_a_wait_times_out(broker: Broker) -> None:
     assert asyncio.run(partition.wait_committed(end, timeout_ms=1)) is ErrorCode.request_timed_out
 
 
-def test_who_waits_for_a_commit_hears_when_leadership_ends(broker: Broker) -> None:
+def test_waiting_produce_requests_are_answered_when_leadership_ends(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     answers: list[ErrorCode] = []
     partition.when_committed(append(partition, 1), answers.append)
@@ -150,7 +150,7 @@ def test_who_waits_for_a_commit_hears_when_leadership_ends(broker: Broker) -> No
     assert answers == [ErrorCode.not_leader_or_follower]
 
 
-def test_too_few_in_sync_replicas_refuse_acks_all_only(broker: Broker) -> None:
+def test_too_few_in_sync_replicas_refuse_only_acks_all(broker: Broker) -> None:
     partition = partition_on(broker, replace(LED, isr=(1,)), min_insync=2)
     with pytest.raises(Refused) as refused:
         append(partition, 1)
@@ -160,7 +160,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_only(broker: Broker) -> None:
     assert partition.high_watermark == 0, "frozen below min.insync.replicas"
 
 
-def test_a_set_that_shrinks_after_the_append_is_told(broker: Broker) -> None:
+def test_isr_shrink_after_the_append_is_reported_to_the_producer(broker: Broker) -> None:
     partition = partition_on(broker, LED, min_insync=2)
     end = append(partition, 1)
     fetch(partition, 2, 1)
@@ -168,7 +168,7 @@ def test_a_set_that_shrinks_after_the_append_is_told(broker: Broker) -> None:
     assert partition.committed(end) is ErrorCode.not_enough_replicas_after_append
 
 
-def test_without_the_lease_nothing_is_taken_acknowledged_or_served(broker: Broker) -> None:
+def test_broker_without_lease_does_not_append_acknowledge_or_serve(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     answers: list[ErrorCode] = []
     end = append(partition, 1)
@@ -184,7 +184,7 @@ def test_without_the_lease_nothing_is_taken_acknowledged_or_served(broker: Broke
     assert partition.committed(end) is ErrorCode.not_leader_or_follower
 
 
-def test_epochs_are_checked(broker: Broker) -> None:
+def test_leader_epoch_of_requests_is_checked(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     with pytest.raises(FencedLeaderEpoch):
         partition.read(0, 100, current_leader_epoch=4)
@@ -196,7 +196,7 @@ def test_epochs_are_checked(broker: Broker) -> None:
         partition.offset_for(-1, 0, current_leader_epoch=4)
 
 
-def test_a_follower_serves_nobody(broker: Broker) -> None:
+def test_follower_serves_no_requests(broker: Broker) -> None:
     partition = partition_on(broker, FOLLOWED)
     with pytest.raises(NotLeader):
         partition.read(0, 100)
@@ -204,14 +204,14 @@ def test_a_follower_serves_nobody(broker: Broker) -> None:
         append(partition, 1)
 
 
-def test_a_follower_serves_consumers_where_replica_selection_is_on(broker: Broker) -> None:
+def test_follower_serves_consumers_if_replica_selection_is_on(broker: Broker) -> None:
     broker.serves_consumers_from_followers = True
     partition = partition_on(broker, FOLLOWED)
     partition.append_as_follower(memoryview(RECORD.pack(0, 5, 42)), leader_high_watermark=1, leader_log_start=0)
     assert values(partition.read(0, 100).slice) == [42]
 
 
-def test_between_the_mark_and_the_end_is_not_out_of_range(broker: Broker) -> None:
+def test_offset_between_high_watermark_and_log_end_is_in_range(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1, 2)
     assert partition.read(1, 100).slice is None
@@ -219,7 +219,7 @@ def test_between_the_mark_and_the_end_is_not_out_of_range(broker: Broker) -> Non
         partition.read(3, 100)
 
 
-def test_latest_is_not_told_before_the_mark_reached_the_epoch_start(broker: Broker) -> None:
+def test_latest_offset_is_unavailable_until_the_high_watermark_reaches_the_epoch_start(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1, 2)
     fetch(partition, 2, 1)
@@ -231,17 +231,17 @@ def test_latest_is_not_told_before_the_mark_reached_the_epoch_start(broker: Brok
     assert partition.offset_for(-1, 0).offset == 2
 
 
-def test_a_follower_whose_log_parts_from_ours_is_told_where_and_not_counted(broker: Broker) -> None:
+def test_diverging_follower_gets_the_diverging_epoch_and_does_not_count(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1, 2)
     partition.update(replace(LED, leader_epoch=8, partition_epoch=8))
     append(partition, 3)
-    answer = fetch(partition, 2, 3, last_epoch=6)  # three records, the last of an epoch that we never had
+    answer = fetch(partition, 2, 3, last_epoch=6)  # three records, the last of an epoch that the leader never had
     assert answer.diverging_epoch == EpochEnd(5, 2)  # type: ignore[attr-defined]
     assert partition.high_watermark == 0
 
 
-def test_an_old_epoch_that_we_led_in_vain_does_not_diverge_for_ever(broker: Broker) -> None:
+def test_epoch_without_records_does_not_diverge_forever(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1)
     partition.update(replace(LED, leader_epoch=6, partition_epoch=8))  # leads, writes nothing
@@ -252,15 +252,15 @@ def test_an_old_epoch_that_we_led_in_vain_does_not_diverge_for_ever(broker: Brok
     assert partition.last_epoch() == 5
 
 
-def test_a_follower_cuts_what_the_leader_never_had(broker: Broker) -> None:
+def test_follower_truncates_records_that_the_leader_does_not_have(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1, 2, 3)
     partition.update(replace(FOLLOWED, leader_epoch=6, partition_epoch=8))
     assert partition.truncate_to_agree(EpochEnd(5, 1)) == 1
 
 
-def test_a_follower_keeps_nothing_that_lies_below_the_leader_s_start_when_their_logs_part(broker: Broker) -> None:
-    """What the leader wrote there, and deleted, may have been something else."""
+def test_diverging_follower_drops_records_below_the_leaders_log_start(broker: Broker) -> None:
+    """The leader may have written and deleted other records there."""
     partition = partition_on(broker, LED)
     append(partition, 1, 2, 3)
     partition.update(replace(FOLLOWED, leader_epoch=6, partition_epoch=8))
@@ -268,7 +268,7 @@ def test_a_follower_keeps_nothing_that_lies_below_the_leader_s_start_when_their_
     assert partition.log_start_offset == 2
 
 
-def test_a_follower_takes_records_mark_and_log_start(broker: Broker) -> None:
+def test_follower_takes_records_high_watermark_and_log_start(broker: Broker) -> None:
     partition = partition_on(broker, FOLLOWED)
     data = RECORD.pack(0, 5, 10) + RECORD.pack(1, 5, 11)
     partition.append_as_follower(memoryview(data), leader_high_watermark=9, leader_log_start=1)
@@ -293,7 +293,7 @@ def test_a_broker_that_stepped_down_leads_again_only_in_a_higher_epoch(broker: B
     assert partition.is_leader
 
 
-def test_a_caught_up_follower_is_proposed_at_its_fetch(broker: Broker) -> None:
+def test_caught_up_follower_is_proposed_for_the_isr_at_its_fetch(broker: Broker) -> None:
     partition = partition_on(broker, replace(LED, isr=(1,)))
     append(partition, 1)
     fetch(partition, 3, 1)
@@ -303,7 +303,7 @@ def test_a_caught_up_follower_is_proposed_at_its_fetch(broker: Broker) -> None:
     assert partition.isr.proposal is None
 
 
-def test_the_lag_time_of_the_topic_counts_at_once(broker: Broker) -> None:
+def test_changed_lag_time_of_the_topic_takes_effect_at_once(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     append(partition, 1)
     broker.now_ms = 60
@@ -362,7 +362,7 @@ def test_deleting_records_waits_for_live_followers(broker: Broker) -> None:
     assert partition.low_watermark == 1
 
 
-def test_a_throttle_holds_back_replicas_that_are_not_in_sync_only(broker: Broker) -> None:
+def test_throttle_delays_only_replicas_that_are_not_in_sync(broker: Broker) -> None:
     config = BrokerConfig({})
     config.leader_replication_throttled_rate = config.follower_replication_throttled_rate = 10
     broker.throttles.set_rates(config)

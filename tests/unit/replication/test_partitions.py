@@ -1,6 +1,4 @@
-"""All replicas of a broker: made, led, followed and dropped as the image says, and only by an image that knows the
-broker.
-"""
+"""All replicas of a broker: created, led, followed and dropped by images that have the present broker epoch."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ def elsewhere() -> PartitionInfo:
     return PartitionInfo(2, 5, 5, (2,), (2,))
 
 
-def test_a_partition_of_ours_gets_a_log_and_a_role(setting: Setting) -> None:
+def test_assigned_partition_gets_a_log_and_a_role(setting: Setting) -> None:
     setting.publish(led(), followed(), elsewhere())
     assert setting.partitions.led("t", 0).is_leader
     assert not setting.partitions.held("t", 1).is_leader
@@ -96,7 +94,7 @@ def test_a_partition_of_ours_gets_a_log_and_a_role(setting: Setting) -> None:
     assert setting.partitions.by_id(TOPIC_ID.bytes, 0) is setting.partitions.get("t", 0)
 
 
-def test_asking_for_what_is_not_here_says_why(setting: Setting) -> None:
+def test_lookup_of_a_missing_partition_raises_the_matching_fault(setting: Setting) -> None:
     setting.publish(led(), followed(), elsewhere())
     with pytest.raises(NotLeader):
         setting.partitions.led("t", 1)
@@ -108,14 +106,14 @@ def test_asking_for_what_is_not_here_says_why(setting: Setting) -> None:
         setting.partitions.by_id(uuid.uuid4().bytes, 0)
 
 
-def test_no_image_is_acted_on_that_does_not_know_our_registration(setting: Setting) -> None:
-    setting.publish(led(), epoch=99)  # a broker of our id, before it went down
+def test_image_without_the_present_broker_epoch_is_not_applied(setting: Setting) -> None:
+    setting.publish(led(), epoch=99)  # an earlier registration of this broker
     assert setting.partitions.get("t", 0) is None
     setting.publish(led(epoch=2))
     assert setting.partitions.led("t", 0).leader_epoch == 2
 
 
-def test_before_registration_nothing_is_led() -> None:
+def test_unregistered_broker_leads_nothing() -> None:
     setting = Setting()
     setting.publish(led())
     assert setting.partitions.get("t", 0) is None
@@ -123,7 +121,7 @@ def test_before_registration_nothing_is_led() -> None:
     assert setting.partitions.led("t", 0).is_leader
 
 
-def test_a_new_registration_gives_up_every_leadership_until_told_again(setting: Setting) -> None:
+def test_new_registration_gives_up_every_leadership_until_a_new_image(setting: Setting) -> None:
     setting.publish(led(epoch=1))
     setting.partitions.registered_as(EPOCH + 1)
     with pytest.raises(NotLeader):
@@ -135,10 +133,10 @@ def test_a_new_registration_gives_up_every_leadership_until_told_again(setting: 
     assert setting.partitions.led("t", 0).is_leader
 
 
-def test_roles_are_told_when_they_change(setting: Setting) -> None:
+def test_subscribers_are_called_when_a_role_changes(setting: Setting) -> None:
     setting.publish(followed(epoch=1))
     setting.publish(led(epoch=2, partition_epoch=2))
-    setting.publish(led(epoch=2, partition_epoch=3))  # only the set may have changed
+    setting.publish(led(epoch=2, partition_epoch=3))  # only the ISR may have changed
     setting.publish()
     assert setting.roles == [(1, False, False), (2, True, False), (2, False, True)]
 
@@ -152,7 +150,7 @@ def test_a_deleted_or_moved_partition_loses_its_log(setting: Setting) -> None:
     assert setting.logs.logs() == []
 
 
-def test_a_topic_made_again_under_its_old_name_starts_empty(setting: Setting) -> None:
+def test_recreated_topic_starts_empty(setting: Setting) -> None:
     setting.publish(led())
     old = setting.logs.log("t", 0)
     other = uuid.uuid4()
@@ -164,21 +162,21 @@ def test_a_topic_made_again_under_its_old_name_starts_empty(setting: Setting) ->
     assert setting.partitions.led("t", 0).topic_id == other
 
 
-def test_a_log_of_an_older_topic_found_on_disk_is_not_used_and_set_aside(setting: Setting) -> None:
+def test_log_with_an_older_topic_id_is_set_aside(setting: Setting) -> None:
     stale = setting.logs.create("t", 0, uuid.uuid4(), LogConfig())
     setting.publish(led())
     assert setting.partitions.led("t", 0).log is not stale
     assert setting.logs.strays == [stale]
 
 
-def test_logs_that_no_image_names_are_set_aside(setting: Setting) -> None:
+def test_logs_that_are_not_in_the_image_are_set_aside(setting: Setting) -> None:
     unclaimed = setting.logs.create("stray", 0, uuid.uuid4(), LogConfig())
     setting.publish(led())
     assert setting.logs.log("stray", 0) is None
     assert setting.logs.strays == [unclaimed]
 
 
-def test_a_changed_setting_reaches_log_and_leadership(setting: Setting) -> None:
+def test_changed_setting_applies_to_log_and_isr(setting: Setting) -> None:
     setting.publish(led())
     setting.publish(led(), configs={("topic", "t"): {"min.insync.replicas": "2"}})
     partition = setting.partitions.led("t", 0)
@@ -187,7 +185,7 @@ def test_a_changed_setting_reaches_log_and_leadership(setting: Setting) -> None:
     assert partition.isr.min_insync == 2
 
 
-def test_live_brokers_follow_the_image(setting: Setting) -> None:
+def test_live_brokers_are_those_of_the_image(setting: Setting) -> None:
     setting.publish(led())
     assert setting.partitions.live_brokers == {1: EPOCH, 2: 202}
     isr = setting.partitions.led("t", 0).isr
@@ -198,8 +196,8 @@ def test_live_brokers_follow_the_image(setting: Setting) -> None:
 MIN_TWO = {("topic", "t"): {"min.insync.replicas": "2"}}
 
 
-def test_a_lower_min_insync_lets_nobody_commit_who_leads_no_more(setting: Setting) -> None:
-    """Both in one image, as for a broker that was away for a moment."""
+def test_replaced_leader_does_not_commit_because_of_a_lower_min_insync(setting: Setting) -> None:
+    """Both changes are in one image, as for a broker that was disconnected for a moment."""
     alone = PartitionInfo(1, 1, 1, (1,), (1, 2))
     setting.publish(alone, configs=MIN_TWO)
     partition = setting.partitions.led("t", 0)
@@ -209,7 +207,7 @@ def test_a_lower_min_insync_lets_nobody_commit_who_leads_no_more(setting: Settin
     assert partition.high_watermark == 0
 
 
-def test_a_higher_min_insync_counts_before_a_smaller_set(setting: Setting) -> None:
+def test_higher_min_insync_is_applied_before_a_smaller_isr(setting: Setting) -> None:
     setting.publish(led())
     partition = setting.partitions.led("t", 0)
     partition.append(encode([7]), acks=1, now_ms=0)

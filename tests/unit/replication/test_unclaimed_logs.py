@@ -1,5 +1,5 @@
-"""A log that no topic of the cluster claims keeps its records, whatever the image says, and is deleted only when the
-image carries the deletion of its topic.
+"""A log that no topic of the cluster claims keeps its records. It is deleted only if the image has the deletion of its
+topic.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def precious(topic_id: uuid.UUID = OLD_ID, info: PartitionInfo = HERE) -> TopicI
 
 
 class Broker:
-    """The logs of broker 1 and the partitions that follow a published image."""
+    """The logs of broker 1, and its partitions according to a published image."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -98,13 +98,13 @@ def test_a_log_that_no_topic_claims_is_set_aside_at_the_first_image(broker: Brok
     assert stray.count_records() == 100 and "no topic" in stray.reason
 
 
-def test_a_log_whose_replica_is_elsewhere_is_set_aside_at_the_first_image(broker: Broker) -> None:
+def test_log_whose_replica_is_on_another_broker_is_set_aside_at_the_first_image(broker: Broker) -> None:
     broker.view.publish(image(precious(info=ELSEWHERE)))
     [stray] = broker.strays()
     assert stray.count_records() == 100 and "no replica" in stray.reason
 
 
-def test_a_log_that_was_set_aside_is_not_opened_again_and_not_deleted_by_later_starts(data: Path) -> None:
+def test_stray_is_not_opened_or_deleted_by_later_starts(data: Path) -> None:
     for _ in range(3):
         broker = Broker(data)
         broker.view.publish(image())
@@ -113,7 +113,7 @@ def test_a_log_that_was_set_aside_is_not_opened_again_and_not_deleted_by_later_s
     assert stray.count_records() == 100
 
 
-def test_an_unclaimed_log_that_never_held_a_record_leaves_nothing(tmp_path: Path) -> None:
+def test_unclaimed_log_without_records_is_deleted(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path, cluster_id="ours")
     dirs.create("empty", 0, OLD_ID)
     dirs.close()
@@ -130,15 +130,15 @@ def test_delete_topics_deletes_the_log(broker: Broker) -> None:
     assert broker.strays() == [] and not list(broker.directory.glob("precious*"))
 
 
-def test_a_topic_deleted_and_made_again_in_one_step_is_deleted_and_begins_empty(broker: Broker) -> None:
+def test_topic_deleted_and_recreated_in_one_image_starts_empty(broker: Broker) -> None:
     broker.view.publish(image(precious()))
     changes = [TopicDeleted("precious", OLD_ID), TopicCreated(precious(NEW_ID))]
     broker.view.publish(apply(broker.view.current, changes, 2))  # type: ignore[arg-type]
     assert broker.end_of() == 0 and broker.strays() == []
 
 
-def test_a_topic_that_vanishes_from_the_image_without_its_deletion_is_set_aside(broker: Broker) -> None:
-    """Someone removed its nodes from ZooKeeper, or restored an older snapshot of ZooKeeper."""
+def test_topic_missing_from_the_image_without_a_deletion_is_set_aside(broker: Broker) -> None:
+    """Its nodes were removed from ZooKeeper, or an older snapshot of ZooKeeper was restored."""
     broker.view.publish(image(precious()))
     broker.view.publish(image(version=9))
     [stray] = broker.strays()

@@ -1,4 +1,4 @@
-"""A broker of many logs stops in time: they wait for the disk together, and a fault of one is told."""
+"""Closing many logs: they are closed in parallel, and the faults are returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.kernel.errors import StorageFault
 from headrace.storage.close import THREADS, close_logs
 
 
-def test_logs_wait_for_the_disk_together() -> None:
+def test_logs_are_closed_in_parallel() -> None:
     together = threading.Barrier(THREADS)
 
     class WaitsForOthers:
@@ -20,7 +20,7 @@ def test_logs_wait_for_the_disk_together() -> None:
     assert close_logs(logs, clean=True) == []
 
 
-def test_a_fault_of_one_log_is_told_and_the_others_are_closed() -> None:
+def test_fault_of_one_log_is_returned_and_the_others_are_closed() -> None:
     closed: list[bool] = []
 
     class Fails:

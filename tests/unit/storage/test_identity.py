@@ -1,4 +1,4 @@
-"""The owner of a log directory is what was written, or the file is damaged: never another."""
+"""A damaged meta.properties is detected and never read as another owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDENTITY = Identity(
 )
 
 
-def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(tmp_path: Path) -> None:
     write_identity(tmp_path, IDENTITY)
     file = tmp_path / "meta.properties"
     data = file.read_bytes()
@@ -31,12 +31,12 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
                 assert str(file) in str(wrong)
                 noticed += 1
             else:
-                # In the comment, or in the name of the checksum: what it is over is whole.
+                # The flip is in the comment or in the name of the checksum: the checked lines are intact.
                 assert found == IDENTITY
     assert noticed > len(data) * 6
 
 
-def test_every_shortened_file_is_noticed(tmp_path: Path) -> None:
+def test_every_truncated_file_is_detected(tmp_path: Path) -> None:
     write_identity(tmp_path, IDENTITY)
     file = tmp_path / "meta.properties"
     data = file.read_bytes().rstrip()
@@ -49,13 +49,13 @@ def test_every_shortened_file_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["version=1\nnode.id=1\ncluster.id=C\n", "version=0\nbroker.id=1\ncluster.id=C\n"])
-def test_files_of_kafka_and_of_people_need_no_checksum(tmp_path: Path, text: str) -> None:
+def test_files_without_a_checksum_are_accepted(tmp_path: Path, text: str) -> None:
     (tmp_path / "meta.properties").write_text(text)
     found = read_identity(tmp_path)
     assert found is not None and (found.node_id, found.cluster_id, found.home) == (1, "C", None)
 
 
-def test_a_file_that_was_changed_on_purpose_says_which_line_to_remove(tmp_path: Path) -> None:
+def test_error_for_an_edited_file_names_the_line_to_remove(tmp_path: Path) -> None:
     write_identity(tmp_path, IDENTITY)
     file = tmp_path / "meta.properties"
     file.write_text(file.read_text().replace("node.id=1", "node.id=2"))

@@ -1,4 +1,4 @@
-"""Where epochs ended: the answers by which followers find what to cut."""
+"""End offsets of leader epochs, with which followers find where to truncate."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def test_an_epoch_ends_where_the_next_begins(epochs: LeaderEpochs, asked: int, a
     assert epochs.end_offset_for(asked, 100) == answer
 
 
-def test_a_log_without_epochs_can_tell_nothing(tmp_path: Path) -> None:
+def test_log_without_epochs_returns_an_undefined_end_offset(tmp_path: Path) -> None:
     assert LeaderEpochs(tmp_path / "none").end_offset_for(0, 9) == (-1, -1)
 
 
-def test_what_is_assigned_survives_a_restart(epochs: LeaderEpochs) -> None:
+def test_assigned_epochs_survive_a_restart(epochs: LeaderEpochs) -> None:
     again = LeaderEpochs(epochs.path)
     assert again.load() and again.entries == [(2, 5), (4, 20), (7, 60)]
     assert epochs.path.read_text() == "0\n3\n2 5\n4 20\n7 60\n"
 
 
-def test_a_later_epoch_at_an_earlier_offset_replaces_what_contradicts_it(epochs: LeaderEpochs) -> None:
+def test_later_epoch_at_an_earlier_offset_replaces_contradicting_entries(epochs: LeaderEpochs) -> None:
     epochs.assign(9, 20)
     assert epochs.entries == [(2, 5), (9, 20)]
     epochs.assign(8, 90)
     assert epochs.entries == [(2, 5), (9, 20)], "an older epoch does not come back"
 
 
-def test_cuts_follow_the_log(epochs: LeaderEpochs) -> None:
+def test_truncation_removes_epochs(epochs: LeaderEpochs) -> None:
     epochs.truncate_from_end(60)
     assert (epochs.entries, epochs.latest) == ([(2, 5), (4, 20)], 4)
     epochs.truncate_from_start(30)
@@ -65,15 +65,15 @@ def test_cuts_follow_the_log(epochs: LeaderEpochs) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"0\n", b"0\n2\n1 5\n", b"1\n0\n", b"0\n1\nx y\n", b"0\n2\n3 5\n2 9\n", b"\xff\xfe"]
 )
-def test_a_damaged_file_is_noticed(tmp_path: Path, content: bytes) -> None:
+def test_damaged_epoch_file_is_detected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "leader-epoch-checkpoint"
     path.write_bytes(content)
     assert LeaderEpochs(path).load() is False
 
 
-def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that dies begins an epoch in hundreds of partitions at once, on the event loop of each survivor; topics
-    that were made together lose their oldest segments together."""
+def test_only_truncation_at_the_end_syncs_the_epoch_file(epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a broker fails, hundreds of partitions begin an epoch at once on the event loop of each other broker; topics
+    that were created together lose their oldest segments together."""
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     before = epochs.path.read_text()
@@ -87,7 +87,7 @@ def test_only_what_was_cut_at_the_end_waits_for_the_disk(epochs: LeaderEpochs, m
     assert len(synced) == 2, "the file and its directory"
 
 
-def test_an_epoch_without_a_record_can_wait(epochs: LeaderEpochs) -> None:
+def test_epoch_without_records_is_not_due(epochs: LeaderEpochs) -> None:
     epochs.assign(9, 100)
     assert epochs.unsaved and not epochs.is_due(100)
     epochs.truncate_from_end(100)
@@ -96,10 +96,10 @@ def test_an_epoch_without_a_record_can_wait(epochs: LeaderEpochs) -> None:
     assert epochs.is_due(100), "the tenth has records"
 
 
-def test_a_check_that_finds_every_epoch_again_writes_nothing(
+def test_recovery_that_finds_the_same_epochs_writes_no_file(
     epochs: LeaderEpochs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash every log is checked; hundreds of files that say the same would be written again."""
+    """After a crash every log is checked. Hundreds of unchanged files must not be written again."""
     again = LeaderEpochs(epochs.path)
     assert again.load()
     monkeypatch.setattr(os, "open", lambda *_: pytest.fail("a file was opened"))

@@ -1,4 +1,4 @@
-"""What a partition's log gives its users: offsets in order, whole batches back, marks that hold."""
+"""The log of a partition: consecutive offsets, reads of whole batches, high watermark, rolling and truncation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_offsets_count_from_zero_without_a_gap(tmp_path: Path) -> None:
     interval=st.sampled_from([1, 200, 4096]),
     data=st.data(),
 )
-def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
+def test_read_at_any_offset_returns_whole_batches_from_the_one_that_contains_it(
     tmp_path_factory: pytest.TempPathFactory, counts: list[int], max_bytes: int, interval: int, data: st.DataObject
 ) -> None:
     config = LogConfig(segment_bytes=2000, index_interval_bytes=interval, segment_index_bytes=8192)
@@ -58,7 +58,7 @@ def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
     up_to = data.draw(st.none() | st.integers(0, log.log_end_offset + 2))
     everything = read_batches(log)
     piece = log.read(offset, max_bytes, up_to=up_to)
-    # What must come: from the batch that holds the offset, all below the bound, within one segment and the size.
+    # Expected: all batches from the one with the offset on, below the bound, within one segment and the size.
     first = next(at for at, batch in enumerate(everything) if batch.last_offset >= offset)
     bound = log.log_end_offset if up_to is None else min(up_to, log.log_end_offset)
     segment_end = min(
@@ -80,7 +80,7 @@ def test_any_offset_reads_whole_batches_from_the_one_that_holds_it(
     assert os.pread(piece.file.fileno(), piece.length, piece.position) == b"".join(bytes(b.data) for b in expected)
 
 
-def test_a_reader_whose_buffer_is_too_small_gets_one_batch_or_none_as_it_asks(tmp_path: Path) -> None:
+def test_read_with_a_small_buffer_returns_one_batch_only_with_min_one_batch(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, a_batch(1, value=b"x" * 500))
     append(log, a_batch(1, value=b"x" * 500))
@@ -89,7 +89,7 @@ def test_a_reader_whose_buffer_is_too_small_gets_one_batch_or_none_as_it_asks(tm
     assert log.read(0, 10, min_one_batch=False) is None
 
 
-def test_reading_outside_the_log_is_out_of_range_but_its_end_is_only_empty(tmp_path: Path) -> None:
+def test_read_outside_the_log_is_out_of_range_and_at_its_end_is_empty(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, a_batch(3))
     assert log.read(3, 100) is None
@@ -111,7 +111,7 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted(tmp_path: Path) -> 
     assert BatchView(memoryview(os.pread(piece.file.fileno(), piece.length, piece.position))).base_offset == 0
 
 
-def test_the_high_watermark_never_falls_nor_passes_the_end(tmp_path: Path) -> None:
+def test_high_watermark_never_moves_back_or_past_the_log_end(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, a_batch(5))
     log.advance_high_watermark(3)
@@ -121,7 +121,7 @@ def test_the_high_watermark_never_falls_nor_passes_the_end(tmp_path: Path) -> No
     assert log.high_watermark == log.last_stable_offset == 5
 
 
-def test_deleted_records_are_out_of_reach_at_once(tmp_path: Path) -> None:
+def test_deleted_records_are_unreadable_at_once(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     for _ in range(100):
         append(log, a_batch(2, value=b"x" * 50))
@@ -138,7 +138,7 @@ def test_deleted_records_are_out_of_reach_at_once(tmp_path: Path) -> None:
     assert read_all(log)[1].offset == 101, "the batch that holds the start begins below it"
 
 
-def test_a_batch_larger_than_allowed_changes_nothing(tmp_path: Path) -> None:
+def test_too_large_batch_is_refused_without_a_change(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(max_message_bytes=300, segment_bytes=250))
     for size, code in ((400, ErrorCode.message_too_large), (200, ErrorCode.record_list_too_large)):
         with pytest.raises(Fault) as refusal:
@@ -170,7 +170,7 @@ def patched(data: bytearray, at: int, form: str, value: int, *, sealed: bool = T
     ],
     ids=["crc", "length", "magic", "old magic", "count", "offsets", "too large", "no key", "too new", "too old"],
 )
-def test_a_bad_batch_gets_its_error_and_changes_nothing(tmp_path: Path, bad: bytearray, code: ErrorCode) -> None:
+def test_invalid_batch_is_refused_without_a_change(tmp_path: Path, bad: bytearray, code: ErrorCode) -> None:
     config = LogConfig(
         max_message_bytes=1000,
         cleanup_policy=frozenset({"compact"}),
@@ -187,7 +187,7 @@ def test_a_bad_batch_gets_its_error_and_changes_nothing(tmp_path: Path, bad: byt
     assert append(log, a_batch(1), epoch=4) == (2, 2) and log.leader_epochs.entries == [(3, 0), (4, 2)]
 
 
-def test_append_time_topics_answer_with_the_time_they_set(tmp_path: Path) -> None:
+def test_append_time_topic_returns_the_append_time(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     appended = log.append_as_leader(a_batch(2, timestamps=[1, 2]), leader_epoch=0, now_ms=NOW_MS)
     assert appended.log_append_time_ms == NOW_MS
@@ -211,7 +211,7 @@ def test_a_follower_keeps_the_leaders_bytes(tmp_path: Path) -> None:
     assert follower.log_end_offset == leader.log_end_offset
 
 
-def test_a_follower_takes_gaps_that_compaction_left_but_no_step_back(tmp_path: Path) -> None:
+def test_follower_accepts_offset_gaps_but_no_lower_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     log.append_as_follower(memoryview(build_batch([Record(b"a", b"1")], base_offset=10, leader_epoch=0)))
     assert log.append_as_follower(memoryview(build_batch([Record(b"a", b"2")], base_offset=99))).first_offset == 99
@@ -220,7 +220,7 @@ def test_a_follower_takes_gaps_that_compaction_left_but_no_step_back(tmp_path: P
     assert [record.offset for record in read_all(log)] == [10, 99]
 
 
-def test_a_coordinators_records_need_no_client_rules(tmp_path: Path) -> None:
+def test_coordinator_records_skip_the_rules_for_clients(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
     appended = log.append_as_leader(
         a_batch(1, key=None), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
@@ -235,7 +235,7 @@ def bases(log: object) -> list[int]:
     return [segment.base_offset for segment in log.segments.all]  # type: ignore[attr-defined]
 
 
-def test_a_segment_never_grows_past_its_size(tmp_path: Path) -> None:
+def test_segment_never_exceeds_segment_bytes(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(segment_bytes=1000))
     for _ in range(30):
         append(log, a_batch(1, value=b"x" * 100))
@@ -243,21 +243,21 @@ def test_a_segment_never_grows_past_its_size(tmp_path: Path) -> None:
     assert read_all(log)[-1].offset == 29
 
 
-def test_a_segment_ends_when_its_records_span_the_time(tmp_path: Path) -> None:
+def test_segment_rolls_when_its_records_span_segment_ms(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(segment_ms=1000))
     for at in (0, 500, 1000, 1001, 1500, 2002):
         append(log, a_batch(1, timestamps=[NOW_MS + at]))
     assert bases(log) == [0, 3, 5]
 
 
-def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
+def test_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(index_interval_bytes=1, segment_index_bytes=80))
     for _ in range(40):
         append(log, a_batch(1, timestamps=[NOW_MS]))
     assert len(log.segments.all) > 2 and all(segment.offset_index.file.count <= 10 for segment in log.segments.all)
 
 
-def test_a_segment_ends_before_offsets_leave_the_index(tmp_path: Path) -> None:
+def test_segment_rolls_before_relative_offsets_exceed_32_bits(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     for base in (5, 5 + 2**31 - 1, 6 + 2**31 - 1):
         log.append_as_follower(memoryview(build_batch([Record(b"a", b"1", timestamp_ms=NOW_MS)], base_offset=base)))
@@ -295,7 +295,7 @@ def test_preallocated_data_files_are_trimmed_too(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(counts=st.lists(st.integers(1, 6), min_size=1, max_size=50), data=st.data())
-def test_a_cut_log_is_the_log_that_was_never_longer(memory: Path, counts: list[int], data: st.DataObject) -> None:
+def test_truncated_log_equals_a_log_that_was_never_longer(memory: Path, counts: list[int], data: st.DataObject) -> None:
     config = LogConfig(segment_bytes=700, index_interval_bytes=100, segment_index_bytes=8192)
     long, short = (open_at(Path(tempfile.mkdtemp(dir=memory)), config) for _ in range(2))
     for at, count in enumerate(counts):
@@ -322,7 +322,7 @@ def test_a_cut_log_is_the_log_that_was_never_longer(memory: Path, counts: list[i
     assert [bytes(b.data) for b in read_batches(reopened)] == [bytes(b.data) for b in read_batches(long)]
 
 
-def test_a_cut_inside_a_batch_takes_the_whole_batch(tmp_path: Path) -> None:
+def test_truncation_inside_a_batch_removes_the_whole_batch(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, a_batch(3))
     append(log, a_batch(5))
@@ -331,7 +331,7 @@ def test_a_cut_inside_a_batch_takes_the_whole_batch(tmp_path: Path) -> None:
     assert append(log, a_batch(1)) == (3, 3)
 
 
-def test_a_follower_far_behind_starts_anew_where_its_leader_does(tmp_path: Path) -> None:
+def test_follower_far_behind_starts_over_at_the_leaders_log_start(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     for _ in range(100):
         append(log, a_batch(1, value=b"x" * 100, producer=None))
@@ -342,8 +342,8 @@ def test_a_follower_far_behind_starts_anew_where_its_leader_does(tmp_path: Path)
     assert {path.name for path in tmp_path.glob("*.log")} == {"00000000000000005000.log"}
 
 
-def test_an_epoch_that_begins_costs_its_append_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that comes back begins one in each of hundreds of partitions, and their writers wait for it."""
+def test_append_with_a_new_epoch_writes_no_epoch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that returns begins an epoch in hundreds of partitions, and producers wait for it."""
     leader, follower = open_at(tmp_path / "leader"), open_at(tmp_path / "follower")
     append(leader, a_batch(1), epoch=1)
     follower.append_as_follower(memoryview(bytes(read_batches(leader)[0].data)))
@@ -358,7 +358,7 @@ def test_an_epoch_that_begins_costs_its_append_no_file(tmp_path: Path, monkeypat
         assert log.leader_epochs.path.read_text() == "0\n2\n1 0\n2 1\n"
 
 
-def test_a_new_segment_never_empties_a_file_with_records(tmp_path: Path) -> None:
+def test_new_segment_never_overwrites_a_file_with_records(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0")
     append(log, a_batch(3))
     foreign = tmp_path / "orders-0" / f"{3:020d}.log"

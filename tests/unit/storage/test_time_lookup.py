@@ -1,4 +1,4 @@
-"""Lookups by time give what reading every record would give."""
+"""Lookups by time give the same result as reading every record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def brute_newest(log: Log) -> tuple[int, int] | None:
 @pytest.mark.parametrize("reopen", ["no", "clean", "crash"])
 @settings(max_examples=30, deadline=None)
 @given(batches=times, interval=st.sampled_from([1, 150, 4096]), data=st.data())
-def test_equal_to_brute_force(
+def test_lookup_by_time_equals_reading_every_record(
     tmp_path_factory: pytest.TempPathFactory, reopen: str, batches: list[list[int]], interval: int, data: st.DataObject
 ) -> None:
     config = LogConfig(segment_bytes=1500, index_interval_bytes=interval, segment_index_bytes=8192)
@@ -51,7 +51,7 @@ def test_equal_to_brute_force(
     assert (None if newest is None else (newest.offset, newest.timestamp_ms)) == brute_newest(log)
 
 
-def test_an_answer_names_the_epoch_of_its_record(tmp_path: Path) -> None:
+def test_lookup_by_time_returns_the_epoch_of_the_record(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, a_batch(1, timestamps=[NOW_MS]), epoch=3)
     append(log, a_batch(1, timestamps=[NOW_MS + 5]), epoch=8)
@@ -60,6 +60,6 @@ def test_an_answer_names_the_epoch_of_its_record(tmp_path: Path) -> None:
     assert found.leader_epoch == newest.leader_epoch == 8
 
 
-def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
+def test_lookup_by_time_in_an_empty_log_finds_nothing(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None

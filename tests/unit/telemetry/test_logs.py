@@ -1,4 +1,4 @@
-"""Log lines that a person reads; levels that change while the broker runs."""
+"""The format of log lines, and levels that change while the broker runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.telemetry import Loggers, set_up_logging
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """The broker's log, and everything as it was afterwards."""
+    """The broker's log; restores the logging configuration afterwards."""
     tree, root, authorizer = (logging.getLogger(name) for name in ("headrace", "", "kafka.authorizer.logger"))
     of_authorizer = (authorizer.level, list(authorizer.handlers), authorizer.propagate)
     before = (tree.level, list(tree.handlers), tree.propagate, root.level, list(root.handlers))
@@ -29,7 +29,7 @@ def lines() -> Iterator[io.StringIO]:
     _, authorizer.handlers, authorizer.propagate = of_authorizer
 
 
-def test_denials_of_the_authorizer_are_visible_by_default_and_have_a_level_of_their_own(lines: io.StringIO) -> None:
+def test_authorizer_denials_are_visible_by_default_and_have_their_own_level(lines: io.StringIO) -> None:
     logging.getLogger("kafka.authorizer.logger").info("Principal = User:x is Denied")
     logging.getLogger("kafka.authorizer.logger").debug("Principal = User:x is Allowed")
     assert "INFO  kafka.authorizer.logger  Principal = User:x is Denied" in lines.getvalue()
@@ -39,7 +39,7 @@ def test_denials_of_the_authorizer_are_visible_by_default_and_have_a_level_of_th
     assert "Allowed" in lines.getvalue()
 
 
-def test_a_line_has_time_severity_place_sentence_and_facts(lines: io.StringIO) -> None:
+def test_log_line_has_time_severity_logger_message_and_values(lines: io.StringIO) -> None:
     logging.getLogger("headrace.replication").info("now leading %s", "orders-0", extra={"epoch": 4, "isr": "1, 2"})
     assert re.fullmatch(
         r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO  replication  now leading orders-0  epoch=4 isr="1, 2"\n',
@@ -61,7 +61,7 @@ def test_an_exception_follows_its_line(lines: io.StringIO) -> None:
     assert "RuntimeError: boom" in lines.getvalue()
 
 
-def test_libraries_are_heard_only_when_it_matters(lines: io.StringIO) -> None:
+def test_libraries_log_from_warning_up(lines: io.StringIO) -> None:
     logging.getLogger("kazoo.client").info("chatter")
     logging.getLogger("kazoo.client").warning("trouble")
     assert "chatter" not in lines.getvalue()
@@ -74,7 +74,7 @@ def test_setting_up_twice_writes_each_line_once(lines: io.StringIO) -> None:
     assert lines.getvalue().count("once") == 1
 
 
-def test_levels_are_shown_set_and_given_back_to_the_parent(lines: io.StringIO) -> None:
+def test_levels_are_shown_set_and_reset_to_the_parents(lines: io.StringIO) -> None:
     logger = logging.getLogger("headrace.test")
     loggers = Loggers()
     assert loggers.levels()["headrace.test"] == "INFO"

@@ -70,7 +70,7 @@ def test_a_reader_that_fails_does_not_hide_the_others(caplog: pytest.LogCaptureF
     assert ("kafka_server_replicamanager_leadercount", ()) not in values
 
 
-def test_a_metric_that_nobody_declared_is_a_bug() -> None:
+def test_undeclared_metric_fails_an_assertion() -> None:
     with pytest.raises(AssertionError):
         Metrics().provide("made_up", lambda: 1)
 
@@ -105,7 +105,7 @@ def test_prometheus_scrapes_over_http() -> None:
     asyncio.run(scenario())
 
 
-def test_nonsense_on_the_metrics_port_harms_nobody() -> None:
+def test_invalid_requests_on_the_metrics_port_do_no_harm() -> None:
     async def scenario() -> None:
         endpoint = MetricsEndpoint(Metrics())
         await endpoint.start("127.0.0.1:0")
@@ -125,7 +125,7 @@ def test_nonsense_on_the_metrics_port_harms_nobody() -> None:
     asyncio.run(scenario())
 
 
-def test_an_address_that_cannot_be_had_is_named() -> None:
+def test_error_names_an_address_that_cannot_be_bound() -> None:
     async def start(listen: str) -> None:
         await MetricsEndpoint(Metrics()).start(listen)
 
@@ -135,12 +135,12 @@ def test_an_address_that_cannot_be_had_is_named() -> None:
         asyncio.run(start(f"127.0.0.1:{taken.getsockname()[1]}"))
 
 
-def test_a_loop_that_was_held_shows_it() -> None:
+def test_blocked_event_loop_shows_in_the_lag() -> None:
     async def scenario() -> Histogram:
         lag = LoopLag()
         loop = asyncio.get_running_loop()
         lag.start(loop)
-        loop.call_later(0.24, time.sleep, 0.2)  # somebody holds the loop while the timer is due
+        loop.call_later(0.24, time.sleep, 0.2)  # blocks the loop while the timer is due
         await asyncio.sleep(0.5)
         lag.stop()
         return lag.histogram
@@ -149,7 +149,7 @@ def test_a_loop_that_was_held_shows_it() -> None:
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0"])
-def test_metrics_leave_the_machine_only_when_named(listen: str) -> None:
+def test_metrics_are_served_to_other_machines_only_if_http_is_named(listen: str) -> None:
     async def start(text: str) -> None:
         endpoint = MetricsEndpoint(Metrics())
         try:

@@ -1,4 +1,4 @@
-"""A transaction that never began has no start time: Kafka writes -1, and reading that is no failure."""
+"""The start time of a transaction that never began is -1; the codec reads it as None."""
 
 from __future__ import annotations
 

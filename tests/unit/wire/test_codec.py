@@ -61,7 +61,7 @@ def plain_values(entity: type, dice: random.Random) -> dict[str, object]:
 
 
 def plain(value: object) -> object:
-    """What kio read, in the terms in which the values were given."""
+    """Converts what kio read to plain values."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, tuple):
@@ -74,7 +74,7 @@ def plain(value: object) -> object:
 
 
 def normal(given: object, read: object) -> object:
-    """Absent forms differ (a null timestamp is -1, a zero id is None); both sides are brought to one."""
+    """Normalises null values, which differ (a null timestamp is -1, a zero id is None)."""
     if isinstance(given, dict):
         assert isinstance(read, dict)
         return {name: normal(given[name], read[name]) for name in given}
@@ -87,7 +87,7 @@ def normal(given: object, read: object) -> object:
 
 
 @pytest.mark.parametrize("api_key", APIS)
-def test_every_message_is_read_back_by_kio_as_it_was_given(api_key: int) -> None:
+def test_kio_reads_back_every_encoded_message(api_key: int) -> None:
     name = api_key_map[api_key]
     for version, kinds in schema_name_map[name].items():
         for kind in (EntityType.request, EntityType.response):
@@ -105,7 +105,7 @@ def test_every_message_is_read_back_by_kio_as_it_was_given(api_key: int) -> None
                 assert normal(given, found) == found, (name, version, kind, seed)
 
 
-def test_request_frames_carry_their_header() -> None:
+def test_request_frame_contains_its_header() -> None:
     frame = codec.encode_request(3, 12, 77, "tester", {"topics": None, "include_topic_authorized_operations": False})
     header, at = codec.read_request_header(memoryview(frame)[4:])
     assert header == (3, 12, 77, "tester")
@@ -113,7 +113,7 @@ def test_request_frames_carry_their_header() -> None:
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
 
 
-def test_an_api_versions_answer_keeps_the_old_header_in_every_version() -> None:
+def test_api_versions_response_has_the_old_header_in_every_version() -> None:
     body = {"error_code": 0, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 4}]}
     frame = codec.encode_response(18, 4, 9, body)
     correlation_id, answer = codec.read_response(18, 4, memoryview(frame)[4:])
@@ -124,11 +124,11 @@ def test_an_api_versions_answer_keeps_the_old_header_in_every_version() -> None:
 @pytest.mark.parametrize(
     "frame", [b"", b"\0\3", b"\0\3\0\1\0\0\0\1\0\7ab", b"\0\3\0\x0c\0\0\0\1\0\0\xff\xff\xff\xff\xff\xff"]
 )
-def test_a_torn_header_is_malformed_not_a_crash(frame: bytes) -> None:
+def test_truncated_header_is_a_malformed_request(frame: bytes) -> None:
     with pytest.raises(codec.MalformedRequest):
         codec.read_request_header(frame)
 
 
-def test_a_forgotten_field_is_an_error_not_a_silent_zero() -> None:
+def test_missing_field_raises_an_error() -> None:
     with pytest.raises(KeyError, match="error_code"):
         codec.encode_response(12, 4, 1, {})

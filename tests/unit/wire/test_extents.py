@@ -1,4 +1,4 @@
-"""Lengths are held against the frame before anything is made of them."""
+"""The lengths in a request are checked against the frame before the request is decoded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def header_of(frame: bytearray) -> tuple[codec.RequestHeader, memoryview, int]:
 
 
 @pytest.mark.parametrize(("api_key", "newest"), EVERY_REQUEST)
-def test_every_whole_request_passes_and_ends_where_it_ends(api_key: int, newest: int) -> None:
+def test_every_valid_request_passes_unchanged(api_key: int, newest: int) -> None:
     chance = random.Random(api_key)
     for version in schema_name_map[api_key_map[api_key]]:
         schema = codec._request_schema(api_key, version)
@@ -60,7 +60,7 @@ def test_every_whole_request_passes_and_ends_where_it_ends(api_key: int, newest:
 
 
 @pytest.mark.parametrize(("api_key", "newest"), EVERY_REQUEST)
-def test_a_count_of_two_billion_is_refused_wherever_it_stands(api_key: int, newest: int) -> None:
+def test_count_of_two_billion_is_refused_in_every_field(api_key: int, newest: int) -> None:
     chance = random.Random(api_key)
     for version in (newest, min(schema_name_map[api_key_map[api_key]])):
         body = sample(codec._request_schema(api_key, version), chance)
@@ -77,7 +77,7 @@ def test_a_count_of_two_billion_is_refused_wherever_it_stands(api_key: int, newe
                     pass
 
 
-def test_tagged_fields_of_a_later_client_are_left_out() -> None:
+def test_unknown_tagged_fields_are_removed() -> None:
     body = {"topics": [{"name": "a", "topic_id": None}], "allow_auto_topic_creation": False}
     frame = bytes(codec.encode_request(3, 12, 1, "me", {**body, "include_topic_authorized_operations": True}))
     assert frame.endswith(b"\0")
@@ -88,7 +88,7 @@ def test_tagged_fields_of_a_later_client_are_left_out() -> None:
     assert request.include_topic_authorized_operations
 
 
-def test_a_list_longer_than_any_honest_one_is_refused() -> None:
+def test_list_with_too_many_elements_is_refused() -> None:
     header, view, at = header_of(codec.encode_request(3, 4, 1, "me", {"topics": [], "allow_auto_topic_creation": True}))
     frame = bytes(view[:at]) + (1_000_001).to_bytes(4, "big") + b"\0\0" * 1_000_001 + b"\1"
     with pytest.raises(MalformedRequest, match="list of 1000001"):

@@ -1,4 +1,4 @@
-"""OffsetCommit by hand says what the schema says: every version, both directions, and bytes that are no request."""
+"""The hand-written OffsetCommit codec agrees with the general codec: every version, both directions, invalid bytes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read(version: int, data: bytes) -> OffsetCommitRequest:
     topic=texts,
     topic_id=st.uuids(),
 )
-def test_commits_of_one_partition_that_differ_in_numbers_only(
+def test_cached_head_gives_the_right_numbers_for_each_commit(
     version: int,
     commits: list[PartitionCommit],
     instance: str | None,
@@ -90,7 +90,7 @@ def test_commits_of_one_partition_that_differ_in_numbers_only(
     instance=st.none() | texts,
     listed=topics,
 )
-def test_a_request_is_read_as_it_was_written(
+def test_request_is_decoded_as_it_was_encoded(
     version: int,
     group: str,
     generation: int,
@@ -115,7 +115,7 @@ def test_a_request_is_read_as_it_was_written(
 
 @pytest.mark.parametrize("metadata", ["so far", ""])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_request_that_ends_too_early_is_refused(version: int, metadata: str) -> None:
+def test_truncated_request_is_refused(version: int, metadata: str) -> None:
     request = OffsetCommitRequest("g", 3, "m", "i", 5, [("orders", [PartitionCommit(0, 5, 1, metadata)])])
     whole = frame(version, request, [uuid.uuid4()])
     _, body_at = codec.read_request_header(whole)
@@ -126,7 +126,7 @@ def test_a_request_that_ends_too_early_is_refused(version: int, metadata: str) -
 
 
 @given(version=st.sampled_from(VERSIONS), noise=st.binary(max_size=80))
-def test_noise_is_refused_or_read_never_more(version: int, noise: bytes) -> None:
+def test_random_bytes_are_decoded_or_raise_malformed_request(version: int, noise: bytes) -> None:
     try:
         read_offset_commit_request(memoryview(noise), 0, version)
     except MalformedRequest:
@@ -140,7 +140,7 @@ def test_noise_is_refused_or_read_never_more(version: int, noise: bytes) -> None
         max_size=3,
     ),
 )
-def test_an_answer_is_what_the_schema_writes(
+def test_response_equals_the_general_codecs(
     version: int, listed: list[tuple[str, uuid.UUID, list[tuple[int, int]]]]
 ) -> None:
     by_schema = codec.encode_response(

@@ -1,4 +1,4 @@
-"""Produce and Fetch are encoded by hand; kio's schemas say whether that is right."""
+"""The hand-written Produce and Fetch codecs agree with kio's schemas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def produce_frame(version: int, transactional_id: str | None = None, topics: Top
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("transactional_id", [None, "tx"])
-def test_a_produce_request_of_every_version_is_read(version: int, transactional_id: str | None) -> None:
+def test_produce_request_of_every_version_is_decoded(version: int, transactional_id: str | None) -> None:
     frame = produce_frame(version, transactional_id)
     _, at = read_request_header(frame)
     request = read_produce_request(frame, at, version)
@@ -68,7 +68,7 @@ def test_a_produce_request_of_every_version_is_read(version: int, transactional_
     ],
     ids=lambda topics: "+".join(f"{len(name)}:{len(partitions)}" for name, partitions in topics) or "none",
 )
-def test_produce_requests_of_any_shape_are_read(version: int, topics: Topics) -> None:
+def test_produce_requests_with_any_topics_are_decoded(version: int, topics: Topics) -> None:
     frame = produce_frame(version, None, topics)
     _, at = read_request_header(frame)
     request = read_produce_request(frame, at, version)
@@ -78,7 +78,7 @@ def test_produce_requests_of_any_shape_are_read(version: int, topics: Topics) ->
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("topics", [TWO_PARTITIONS, [("orders", [(3, RECORDS)])]], ids=["two", "one"])
-def test_a_cut_produce_request_is_refused_wherever_it_is_cut(version: int, topics: Topics) -> None:
+def test_produce_request_truncated_at_any_byte_is_refused(version: int, topics: Topics) -> None:
     frame = produce_frame(version, None, topics)
     _, at = read_request_header(frame)
     for length in range(at, len(frame)):
@@ -121,7 +121,7 @@ def fetch_frame(version: int) -> memoryview:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_a_fetch_request_of_every_version_is_read(version: int) -> None:
+def test_fetch_request_of_every_version_is_decoded(version: int) -> None:
     frame = fetch_frame(version)
     _, at = read_request_header(frame)
     request = read_fetch_request(frame, at, version)
@@ -150,7 +150,7 @@ def test_a_fetch_request_of_every_version_is_read(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_a_cut_fetch_request_is_refused_wherever_it_is_cut(version: int) -> None:
+def test_fetch_request_truncated_at_any_byte_is_refused(version: int) -> None:
     frame = fetch_frame(version)
     _, at = read_request_header(frame)
     for length in range(at, len(frame)):
@@ -159,7 +159,7 @@ def test_a_cut_fetch_request_is_refused_wherever_it_is_cut(version: int) -> None
 
 
 @pytest.mark.parametrize("version", range(5, 14))
-def test_the_short_way_to_a_produce_answer_gives_the_same_bytes(version: int) -> None:
+def test_template_of_a_produce_response_gives_the_same_bytes(version: int) -> None:
     topic = TOPIC_ID.bytes if version >= 13 else "orders"
     for outcome in (PartitionOutcome(0, 0, 41, -1, 5), PartitionOutcome(1 << 30, 0, 1 << 60, 1234, 1 << 59)):
         index, _, offset, append_time_ms, log_start, *_ = outcome
@@ -168,7 +168,7 @@ def test_the_short_way_to_a_produce_answer_gives_the_same_bytes(version: int) ->
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_produce_answer_of_every_version_is_what_the_schema_reads(version: int) -> None:
+def test_kio_decodes_produce_responses_of_every_version(version: int) -> None:
     outcomes = [
         PartitionOutcome(0, 0, 41, 1234, 5),
         PartitionOutcome(1, 87, error_message="bad", record_errors=((2, "no key"), (3, None))),
@@ -208,7 +208,7 @@ class Piece:
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_a_fetch_answer_of_every_version_is_what_the_schema_reads(version: int) -> None:
+def test_kio_decodes_fetch_responses_of_every_version(version: int) -> None:
     partitions = [
         FetchedPartition(0, 0, 10, 9, 2, aborted=[(5, 6)], records=Piece(RECORDS)),
         FetchedPartition(1, 6, current_leader=(3, 4), preferred_read_replica=2),

@@ -1,4 +1,4 @@
-"""The hand-written fetch between brokers reads and writes exactly what the codec does."""
+"""The hand-written codec of Fetch between brokers agrees with the general codec."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Bytes:
         self.length = len(data)
 
 
-def test_the_request_is_the_codecs() -> None:
+def test_request_equals_the_general_codecs() -> None:
     ours = encode_replica_fetch(
         7,
         "broker-1-fetcher",
@@ -69,7 +69,7 @@ def answer(*partitions: FetchedPartition) -> memoryview:
     return memoryview(whole)[4:]
 
 
-def test_the_answer_is_read_in_place() -> None:
+def test_response_records_are_views_into_the_frame() -> None:
     frame = answer(
         FetchedPartition(0, 0, 50, 50, 3, None, -1, Bytes(b"records")),
         FetchedPartition(1, 0, 60, 60, 4, [(1, 2), (3, 4)], -1, None, diverging=(5, 55)),
@@ -90,7 +90,7 @@ def test_the_answer_is_read_in_place() -> None:
     ]
 
 
-def test_a_torn_answer_is_refused() -> None:
+def test_truncated_response_is_refused() -> None:
     whole = answer(FetchedPartition(0, 0, 50, 50, 3, None, -1, Bytes(b"records")))
     for cut in range(4, 60):
         with pytest.raises(MalformedRequest):

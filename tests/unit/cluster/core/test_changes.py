@@ -1,4 +1,4 @@
-"""The image and its changes: replay gives the same everywhere, from anywhere."""
+"""The image and its changes: replay gives the same image on every broker, from every version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.cluster.view import ClusterView
 from headrace.security.acl.model import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
 NAMES = ["a", "b", "c"]
-# A topic's id belongs to its name; made again under that name it has another.
+# A topic id belongs to one name; a recreated topic has another id.
 topics = st.tuples(st.sampled_from(NAMES), st.integers(1, 2)).map(lambda t: (t[0], UUID(int=10 * ord(t[0]) + t[1])))
 brokers = st.integers(0, 4)
 infos = st.builds(
@@ -90,13 +90,15 @@ changes: st.SearchStrategy[Change] = st.one_of(
 
 
 @given(st.lists(changes, max_size=30))
-def test_changes_survive_the_wire_and_give_the_same_image(listed: list[Change]) -> None:
+def test_encoded_changes_give_the_same_image(listed: list[Change]) -> None:
     again = codecs.decode_changes(codecs.encode_changes(listed, 7))
     assert apply(ClusterImage(), again, 1) == apply(ClusterImage(), listed, 1)
 
 
 @given(st.lists(changes, max_size=20), st.lists(changes, max_size=20))
-def test_one_list_or_one_by_one_is_the_same(first: list[Change], second: list[Change]) -> None:
+def test_applying_changes_together_or_one_by_one_gives_the_same_image(
+    first: list[Change], second: list[Change]
+) -> None:
     together = apply(ClusterImage(), first + second, 2)
     apart = apply(apply(ClusterImage(), first, 1), second, 2)
     assert together == apart
@@ -104,7 +106,7 @@ def test_one_list_or_one_by_one_is_the_same(first: list[Change], second: list[Ch
 
 
 @given(st.lists(changes, max_size=20), st.lists(changes, max_size=20))
-def test_the_delta_names_exactly_what_differs(first: list[Change], second: list[Change]) -> None:
+def test_delta_contains_exactly_the_differences(first: list[Change], second: list[Change]) -> None:
     old = apply(ClusterImage(), first, 1)
     new = apply(old, second, 2)
     delta = diff(old, new)
@@ -129,7 +131,7 @@ def test_unchanged_parts_are_shared_between_images() -> None:
     assert new.topics["b"].partitions[0] is info
 
 
-def test_a_view_takes_newer_images_only_and_tells_everyone() -> None:
+def test_view_accepts_only_newer_images_and_calls_all_subscribers() -> None:
     view = ClusterView()
     seen: list[tuple[int, int]] = []
     stop = view.subscribe(lambda old, new: seen.append((old.version, new.version)))
@@ -142,8 +144,8 @@ def test_a_view_takes_newer_images_only_and_tells_everyone() -> None:
     assert view.current.version == 4
 
 
-def test_a_topic_counts_as_deleted_only_by_its_deletion() -> None:
-    """Group offsets, share state and logs of a deleted topic go; a topic whose nodes are lost keeps them."""
+def test_missing_topic_counts_as_deleted_only_after_its_deletion() -> None:
+    """A deleted topic loses its group offsets, share state and logs; a topic whose nodes are lost keeps them."""
     first, second = UUID(int=1), UUID(int=2)
     info = PartitionInfo(1, 0, 0, (1,), (1,))
     old = apply(ClusterImage(version=0), [TopicCreated(TopicInfo("a", first, (info,)))], 1)

@@ -1,4 +1,4 @@
-"""Where replicas go: even shares, no two on one broker, racks spread."""
+"""Placement of replicas: equal shares, distinct brokers, different racks."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_brokers_without_a_rack_turn_rack_spreading_off() -> None:
     assert sorted(placed[0]) == [0, 1, 2]
 
 
-def test_growth_goes_on_where_the_topic_ended() -> None:
+def test_added_partitions_continue_the_placement_of_the_topic() -> None:
     whole = place(range(4), 12, 2, start=1)
     assert [replicas[0] for replicas in place(range(4), 4, 2, start=1, first_partition=8)] == [r[0] for r in whole[8:]]
 
 
-def test_more_replicas_than_brokers_is_the_callers_mistake() -> None:
+def test_more_replicas_than_brokers_fails_an_assertion() -> None:
     with pytest.raises(AssertionError):
         place([1, 2], 1, 3)

@@ -1,4 +1,4 @@
-"""Rates and waits are Kafka's, to the millisecond."""
+"""Rates and throttle times equal Kafka's, to the millisecond."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.quota.core.token_bucket import TokenBucket
 from tests.reference import kafka as reference
 
 
-def test_a_steady_client_at_its_limit_never_waits_and_one_at_twice_the_limit_is_held_to_it() -> None:
+def test_client_at_its_limit_never_waits_and_one_at_twice_the_limit_is_throttled_to_it() -> None:
     rate = SampledRate(11, 1000)
     for second in range(30):
         rate.record(1000, second * 1000)
@@ -38,7 +38,7 @@ def test_a_first_burst_is_spread_over_the_window() -> None:
     assert rate.wait_ms(1000, 5_000) == 5_000
 
 
-def test_use_that_is_older_than_the_window_is_forgotten() -> None:
+def test_use_older_than_the_window_does_not_count() -> None:
     rate = SampledRate(11, 1000)
     rate.record(50_000, 0)
     assert rate.wait_ms(1000, 0) == 40_000
@@ -46,7 +46,7 @@ def test_use_that_is_older_than_the_window_is_forgotten() -> None:
     assert rate.per_second(11_000) == 0
 
 
-def test_what_was_taken_back_does_not_count() -> None:
+def test_use_that_was_taken_back_does_not_count() -> None:
     rate = SampledRate(11, 1000)
     rate.record(50_000, 0)
     rate.take_back(50_000)
@@ -54,7 +54,9 @@ def test_what_was_taken_back_does_not_count() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 10**7)), max_size=60), st.integers(1, 10**6))
-def test_after_the_wait_nobody_has_to_wait(uses: list[tuple[int, int]], limit: int) -> None:
+def test_after_the_window_and_the_throttle_time_the_rate_is_within_the_limit(
+    uses: list[tuple[int, int]], limit: int
+) -> None:
     rate = SampledRate(11, 1000)
     now = 0
     for pause, amount in uses:
@@ -109,7 +111,7 @@ def test_kafka_measures_the_same_rate_and_window(tmp_path: Path) -> None:
         assert ours.elapsed_ms(when) == int(window)
 
 
-def test_a_bucket_lets_one_burst_through_and_then_asks_for_its_debt() -> None:
+def test_bucket_accepts_one_burst_and_then_waits_until_it_refills() -> None:
     bucket = TokenBucket(burst_seconds=11)
     bucket.take(15, 1, 0)  # 11 in the bucket, one change a second
     assert bucket.wait_ms(1, 0) == 4000

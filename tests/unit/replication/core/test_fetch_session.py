@@ -1,4 +1,4 @@
-"""A follower's fetch session: everything once, then only what changed."""
+"""A follower's fetch session: the first request names every partition, later ones only changes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def session_of(*wanted: tuple[tuple[uuid.UUID, int], int]) -> FetchSession:
     return session
 
 
-def test_the_first_request_names_everything() -> None:
+def test_first_request_names_every_partition() -> None:
     request = session_of((A, 1), (B, 2)).request()
     assert (request.session_id, request.epoch) == (0, 0)
     assert request.named == {A: at(1), B: at(2)}
 
 
-def test_later_requests_name_only_what_moved_and_what_is_gone() -> None:
+def test_later_requests_name_only_changed_and_removed_partitions() -> None:
     session = session_of((A, 1), (B, 2))
     session.request()
     session.answered(77)
@@ -44,7 +44,7 @@ def test_later_requests_name_only_what_moved_and_what_is_gone() -> None:
     assert session.request().named == {B: at(2)}, "what came back is named again"
 
 
-def test_what_goes_and_comes_between_two_requests_is_not_forgotten() -> None:
+def test_partition_removed_and_added_between_two_requests_is_named() -> None:
     session = session_of((A, 1))
     session.request()
     session.answered(77)
@@ -54,7 +54,7 @@ def test_what_goes_and_comes_between_two_requests_is_not_forgotten() -> None:
     assert (request.named, request.forgotten) == ({A: at(1)}, ())
 
 
-def test_a_leader_that_keeps_no_session_gets_everything_each_time() -> None:
+def test_without_a_session_every_request_names_every_partition() -> None:
     session = session_of((A, 1))
     session.request()
     session.answered(0)

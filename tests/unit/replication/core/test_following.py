@@ -1,4 +1,4 @@
-"""Where a follower cuts, what it takes over, and which replica a consumer is sent to."""
+"""Where a follower truncates, which offsets it takes from the leader, and which replica a consumer reads from."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ def test_divergence_when_the_follower_holds_more_or_an_unknown_epoch() -> None:
     assert divergence(10, 3, EpochEnd(2, 10)) == EpochEnd(2, 10)
 
 
-def test_both_know_the_epoch_so_the_shorter_end_is_common() -> None:
+def test_truncation_at_the_smaller_end_of_a_common_epoch() -> None:
     assert truncation_point(EpochEnd(3, 8), EpochEnd(3, 12), log_end=20) == 8
     assert truncation_point(EpochEnd(3, 12), EpochEnd(3, 8), log_end=20) == 8
 
 
-def test_an_epoch_that_we_never_had_sends_us_back_to_the_end_of_the_one_before() -> None:
+def test_truncation_at_the_end_of_the_previous_epoch_if_the_epoch_is_unknown() -> None:
     assert truncation_point(EpochEnd(4, 15), EpochEnd(2, 6), log_end=20) == 6
 
 
-def test_nothing_of_ours_is_as_old_as_the_leaders_history() -> None:
+def test_truncation_if_every_own_epoch_is_newer_than_the_leaders() -> None:
     assert truncation_point(EpochEnd(2, 5), EpochEnd(-1, -1), log_end=20) == 5
 
 
-def test_marks_never_pass_what_is_held() -> None:
+def test_follower_offsets_never_pass_its_log_end_or_high_watermark() -> None:
     assert follower_high_watermark(leader_high_watermark=9, log_end=5) == 5
     assert follower_log_start(leader_log_start=9, own_log_start=2, high_watermark=5) == 5
     assert follower_log_start(leader_log_start=1, own_log_start=2, high_watermark=5) == 2
@@ -56,7 +56,7 @@ def test_leader_epochs_are_fenced_both_ways() -> None:
         check_leader_epoch(6, 5)
 
 
-def test_latest_is_not_told_below_the_epoch_start() -> None:
+def test_latest_offset_is_unavailable_below_the_epoch_start() -> None:
     check_latest_offset_known(10, 10)
     with pytest.raises(Refused) as refused:
         check_latest_offset_known(9, 10)
@@ -67,7 +67,7 @@ def replica(broker: int, rack: str, log_end: int, log_start: int = 0) -> Readabl
     return ReadableReplica(broker, rack, log_start, log_end, 0)
 
 
-def test_a_consumer_reads_in_its_own_rack_where_the_offset_is_held() -> None:
+def test_consumer_reads_from_a_replica_in_its_rack_that_has_the_offset() -> None:
     replicas = {1: replica(1, "a", 10), 2: replica(2, "b", 10), 3: replica(3, "b", 8)}
     assert preferred_read_replica(1, "b", 9, replicas) == 2
     assert preferred_read_replica(1, "a", 9, replicas) == 1
@@ -76,7 +76,7 @@ def test_a_consumer_reads_in_its_own_rack_where_the_offset_is_held() -> None:
     assert preferred_read_replica(1, "b", 11, replicas) == 1, "nobody there holds it yet"
 
 
-def test_throttled_replicas_are_named_or_all() -> None:
+def test_throttled_replicas_are_a_list_or_all() -> None:
     some = ThrottledReplicas("0:101,1:102")
     assert some.holds(0, 101)
     assert not some.holds(0, 102)
@@ -84,7 +84,7 @@ def test_throttled_replicas_are_named_or_all() -> None:
     assert not ThrottledReplicas("").holds(0, 101)
 
 
-def test_a_rate_is_kept_over_a_second() -> None:
+def test_rate_is_measured_over_one_second() -> None:
     limit = RateLimit(1000)
     limit.spent(1500, now_ms=0)
     assert limit.exceeded(now_ms=0)

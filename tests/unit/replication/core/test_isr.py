@@ -1,4 +1,4 @@
-"""The in-sync set: what counts towards a commit, who may join, and what doubt about the store costs."""
+"""The ISR: which replicas count towards a commit, which may join, and the effect of proposals in doubt."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def ids(proposal: IsrProposal | None) -> set[int]:
     return set(proposal.ids)
 
 
-def test_a_lone_replica_commits_what_it_appends() -> None:
+def test_single_replica_commits_at_the_append() -> None:
     isr = leading(stored=(1,), replicas=(1,))
     assert isr.high_watermark == 10
     assert isr.appended(12, now_ms=1)
     assert isr.high_watermark == 12
 
 
-def test_the_mark_waits_for_the_slowest_member() -> None:
+def test_high_watermark_waits_for_the_slowest_member() -> None:
     isr = leading(stored=(1, 2, 3))
     assert not fetch(isr, 2, 10)
     assert fetch(isr, 3, 6)
     assert isr.high_watermark == 6
 
 
-def test_a_shrink_moves_nothing_until_it_is_stored() -> None:
+def test_isr_shrink_has_no_effect_until_it_is_stored() -> None:
     isr = leading()
     fetch(isr, 2, 4)
     assert isr.high_watermark == 4
@@ -76,7 +76,7 @@ def test_a_member_of_an_idle_partition_is_slow_only_after_the_next_append() -> N
     assert ids(isr.propose(now_ms=5101)) == {1}
 
 
-def test_a_member_that_was_taken_out_holds_nothing_back_and_returns_by_fetching() -> None:
+def test_removed_member_does_not_hold_the_high_watermark_and_rejoins_by_fetching() -> None:
     isr = leading(stored=(1, 2, 3))
     fetch(isr, 2, 10)
     fetch(isr, 3, 10)
@@ -88,7 +88,7 @@ def test_a_member_that_was_taken_out_holds_nothing_back_and_returns_by_fetching(
     assert ids(isr.propose(now_ms=13)) == {1, 2, 3}
 
 
-def test_a_growth_counts_from_the_moment_it_is_asked_for() -> None:
+def test_isr_expansion_counts_from_the_proposal() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)
     assert ids(isr.propose(now_ms=0)) == {1, 2}
@@ -96,7 +96,7 @@ def test_a_growth_counts_from_the_moment_it_is_asked_for() -> None:
     assert fetch(isr, 2, 12, now_ms=501)
 
 
-def test_a_proposal_carries_the_broker_epochs_of_the_fetches() -> None:
+def test_proposal_has_the_broker_epochs_of_the_fetches() -> None:
     isr = leading(stored=(1, 3), high_watermark=10)
     fetch(isr, 2, 10)
     proposal = isr.propose(now_ms=0)
@@ -113,7 +113,7 @@ def test_one_proposal_at_a_time() -> None:
     assert isr.propose(now_ms=0) is None
 
 
-def test_a_refused_growth_stays_counted_until_the_epoch_moved() -> None:
+def test_refused_expansion_counts_until_the_partition_epoch_changes() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)
     proposal = isr.propose(now_ms=0)
@@ -128,7 +128,7 @@ def test_a_refused_growth_stays_counted_until_the_epoch_moved() -> None:
     assert isr.high_watermark == 20
 
 
-def test_no_join_below_the_epoch_start() -> None:
+def test_follower_below_the_epoch_start_does_not_join() -> None:
     isr = leading(stored=(1,), replicas=(1, 2), log_end=10, high_watermark=3, min_insync=2)
     fetch(isr, 2, 5)
     assert isr.high_watermark == 3
@@ -137,7 +137,7 @@ def test_no_join_below_the_epoch_start() -> None:
     assert ids(isr.propose(now_ms=0)) == {1, 2}
 
 
-def test_no_join_of_a_broker_that_has_rebooted_since() -> None:
+def test_follower_with_an_old_broker_epoch_does_not_join() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)
     isr.brokers_changed({1: 101, 2: 999})
@@ -150,14 +150,14 @@ def test_no_join_of_a_broker_that_has_rebooted_since() -> None:
     assert (2, 999) in proposal.members
 
 
-def test_no_join_of_a_broker_that_is_gone() -> None:
+def test_follower_that_is_not_alive_does_not_join() -> None:
     isr = leading(stored=(1,), high_watermark=10)
     fetch(isr, 2, 10)
     isr.brokers_changed({1: 101, 3: 103})
     assert isr.propose(now_ms=0) is None
 
 
-def test_the_mark_is_frozen_below_min_insync() -> None:
+def test_high_watermark_does_not_move_below_min_insync() -> None:
     isr = leading(stored=(1, 2), min_insync=2)
     fetch(isr, 2, 10)
     assert isr.high_watermark == 10
@@ -167,7 +167,7 @@ def test_the_mark_is_frozen_below_min_insync() -> None:
     assert not isr.has_enough_replicas
 
 
-def test_min_insync_never_asks_for_more_than_there_are_replicas() -> None:
+def test_effective_min_insync_is_at_most_the_number_of_replicas() -> None:
     isr = leading(stored=(1,), replicas=(1,), min_insync=2)
     assert isr.has_enough_replicas
     assert isr.high_watermark == 10
@@ -175,7 +175,7 @@ def test_min_insync_never_asks_for_more_than_there_are_replicas() -> None:
 
 def test_under_steady_load_a_follower_a_little_behind_still_joins() -> None:
     isr = leading(stored=(1,), high_watermark=10, log_end=10)
-    fetch(isr, 2, 10, now_ms=0)  # caught up once; not asked yet
+    fetch(isr, 2, 10, now_ms=0)  # caught up once; not proposed yet
     isr.appended(20, now_ms=1)
     assert isr.high_watermark == 10, "it is about to join, so the mark waits for it"
     fetch(isr, 2, 15, now_ms=2)
@@ -190,7 +190,7 @@ def test_a_member_that_always_catches_up_with_the_last_fetch_stays() -> None:
     assert isr.propose(now_ms=60 * 9 + 50) is None
 
 
-def test_a_member_that_holds_everything_is_not_slow_however_long_ago_it_asked() -> None:
+def test_member_with_all_records_is_not_slow_after_a_long_pause() -> None:
     isr = leading(stored=(1, 2), replicas=(1, 2))
     fetch(isr, 2, 10, now_ms=0)
     assert isr.propose(now_ms=10_000) is None
@@ -202,7 +202,7 @@ def test_an_older_partition_epoch_changes_nothing() -> None:
     assert isr.stored == {1, 2}
 
 
-def test_a_reassigned_replica_starts_unknown_and_a_removed_one_no_longer_holds_the_mark() -> None:
+def test_reassignment_adds_unknown_replicas_and_drops_removed_ones_from_the_high_watermark() -> None:
     isr = leading(stored=(1, 2), replicas=(1, 2))
     isr.replicas_assigned((1, 3))
     isr.stored_as((1,), 8, now_ms=0)
@@ -211,7 +211,7 @@ def test_a_reassigned_replica_starts_unknown_and_a_removed_one_no_longer_holds_t
     assert not isr.knows(2, 102)
 
 
-def test_a_leader_that_nobody_hears_proposes_the_set_without_itself() -> None:
+def test_isolated_leader_proposes_the_isr_without_itself() -> None:
     isr = leading(stored=(1,), min_insync=2)
     assert isr.resign({2: 40, 3: 0}, now_ms=120) is None, "one was heard within the last 100 ms"
     assert ids(isr.resign({2: 40, 3: 0}, now_ms=141)) == set()
@@ -224,19 +224,19 @@ def test_a_leader_that_nobody_hears_proposes_the_set_without_itself() -> None:
 @pytest.mark.parametrize(
     ("isr", "live"),
     [
-        (leading(stored=(1, 2), min_insync=3), EPOCHS),  # somebody follows
+        (leading(stored=(1, 2), min_insync=3), EPOCHS),  # a follower is in sync
         (leading(stored=(1,), min_insync=1), EPOCHS),  # it commits alone
         (leading(stored=(1,), min_insync=2), {1: 101, 2: 102}),  # the others could not commit either
         (leading(stored=(1,), min_insync=2, replicas=(1, 2)), EPOCHS),
     ],
 )
-def test_a_leader_stays_where_nothing_would_be_won(isr: InSyncReplicas, live: dict[int, int]) -> None:
+def test_leader_does_not_resign_if_that_would_not_help(isr: InSyncReplicas, live: dict[int, int]) -> None:
     isr.brokers_changed(live)
     assert isr.resign({}, now_ms=1000) is None
 
 
-def test_a_leader_that_somebody_is_about_to_join_stays() -> None:
-    """The growth may be stored already: with it the set commits again."""
+def test_leader_does_not_resign_while_an_expansion_is_in_flight() -> None:
+    """The expansion may be stored already; with it the leader commits again."""
     isr = leading(stored=(1,), min_insync=2)
     fetch(isr, 2, 10, now_ms=5)
     assert ids(isr.propose(5)) == {1, 2}

@@ -26,7 +26,7 @@ from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batche
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory: rounds sync a great deal, and no test here is about what a disk keeps."""
+    """In memory: rounds sync often, and no test here depends on durability."""
     with directory_in_memory() as directory:
         yield directory
 
@@ -45,7 +45,7 @@ def clean(
     memory_bytes: int = 1 << 20,
     replicated: int | None = None,
 ) -> int:
-    """One round; gives the offset up to which the log is clean."""
+    """One round. Returns the offset up to which the log is clean."""
     dirt = dirt_of(log, checkpoint, now_ms)
     job = prepare(log, dirt, replicated_up_to=log.high_watermark if replicated is None else replicated, now_ms=now_ms)
     cleaned = Cleaner(memory_bytes).clean(job)
@@ -53,7 +53,7 @@ def clean(
     return cleaned.clean_up_to
 
 
-def test_the_last_value_of_a_key_stays_at_its_offset(tmp_path: Path) -> None:
+def test_compaction_keeps_the_last_value_of_a_key_at_its_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, ("a", "1"), ("b", "1"), ("a", "2"))
     put(log, ("b", "2"), ("c", "1"))
@@ -69,7 +69,7 @@ def test_the_last_value_of_a_key_stays_at_its_offset(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_every_codec_is_opened_and_closed_again(tmp_path: Path, codec: Codec) -> None:
+def test_compaction_keeps_the_codec_of_a_batch(tmp_path: Path, codec: Codec) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, *[("same", str(n)) for n in range(50)], ("other", "x"), codec=codec)
     log.roll()
@@ -81,7 +81,7 @@ def test_every_codec_is_opened_and_closed_again(tmp_path: Path, codec: Codec) ->
     assert batch.base_offset == 0, "a batch that loses records keeps its first offset"
 
 
-def test_a_tombstone_stays_for_its_time_and_until_every_replica_has_passed_it(tmp_path: Path) -> None:
+def test_tombstone_stays_for_its_delay_and_until_every_replica_has_it(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, ("a", "1"))
     put(log, ("a", None))
@@ -111,7 +111,7 @@ def test_timestamps_survive_the_delete_horizon(tmp_path: Path) -> None:
     assert [record.timestamp_ms for record in read_records(read_batches(log)[0])] == [NOW_MS, NOW_MS]
 
 
-def test_aborted_records_go_and_do_not_shadow_committed_ones(tmp_path: Path) -> None:
+def test_aborted_records_are_removed_and_do_not_replace_committed_ones(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, ("a", "committed"))
     put(log, ("a", "aborted"), producer=(7, 0, 0))
@@ -126,7 +126,7 @@ def test_aborted_records_go_and_do_not_shadow_committed_ones(tmp_path: Path) -> 
     )
 
 
-def test_an_open_transaction_is_left_alone(tmp_path: Path) -> None:
+def test_open_transaction_is_not_compacted(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, ("a", "1"))
     put(log, ("a", "open"), producer=(7, 0, 0))
@@ -136,7 +136,7 @@ def test_an_open_transaction_is_left_alone(tmp_path: Path) -> None:
     assert visible(log) == [(0, b"a", b"1")]
 
 
-def test_a_producers_last_batch_is_kept_empty_so_that_its_sequence_is_not_forgotten(tmp_path: Path) -> None:
+def test_last_batch_of_a_producer_is_kept_empty_with_its_sequence(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     put(log, ("a", "1"), producer=(7, 0, 0))
     end(log, 7, commit=True)
@@ -150,7 +150,7 @@ def test_a_producers_last_batch_is_kept_empty_so_that_its_sequence_is_not_forgot
     assert reopened.producers.entries[7].last_sequence == 0
 
 
-def test_a_full_map_ends_the_round_early_and_the_next_goes_on(tmp_path: Path) -> None:
+def test_full_offset_map_ends_the_round_and_the_next_round_continues(tmp_path: Path) -> None:
     log = open_at(tmp_path / "orders-0", COMPACT)
     for n in range(3000):
         put(log, (f"k{n % 1500}", str(n)))
@@ -162,7 +162,7 @@ def test_a_full_map_ends_the_round_early_and_the_next_goes_on(tmp_path: Path) ->
     assert before == {f"k{n % 1500}".encode(): str(n).encode() for n in range(3000)}
 
 
-def test_small_segments_are_put_together() -> None:
+def test_small_segments_are_grouped() -> None:
     facts = [SegmentFacts(base, base + 10, 100, 0) for base in range(0, 60, 10)]
     assert [[f.base_offset for f in g] for g in group(facts, segment_bytes=250, index_bytes=1000)] == [
         [0, 10],
@@ -171,7 +171,7 @@ def test_small_segments_are_put_together() -> None:
     ]
 
 
-def test_a_young_segment_waits_for_the_compaction_lag_and_an_old_one_is_overdue() -> None:
+def test_compaction_lag_delays_new_segments_and_makes_old_ones_overdue() -> None:
     facts = [
         SegmentFacts(0, 10, 100, NOW_MS - 10_000),
         SegmentFacts(10, 20, 100, NOW_MS - 100),
@@ -190,7 +190,7 @@ def test_a_young_segment_waits_for_the_compaction_lag_and_an_old_one_is_overdue(
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_the_final_map_is_that_of_a_naive_model(memory: Path, data: st.DataObject) -> None:
+def test_compaction_agrees_with_a_naive_model(memory: Path, data: st.DataObject) -> None:
     """Random keys, tombstones, transactions, rolls, rounds and crashes; the visible state never differs."""
     directory = Path(tempfile.mkdtemp(dir=memory)) / "orders-0"
     log = open_at(directory, COMPACT)
@@ -238,7 +238,7 @@ def test_the_final_map_is_that_of_a_naive_model(memory: Path, data: st.DataObjec
     log.close()
 
 
-def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path: Path) -> None:
+def test_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path: Path) -> None:
     """The directory is copied after every rename; every copy opens to the same state."""
     directory = tmp_path / "orders-0"
     log = open_at(directory, COMPACT)
@@ -252,7 +252,7 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
             log.roll()
     log.flush()
     expected = latest(visible(log))
-    # What the checkpoints of the log dir said before the round: the new segments have other aborted transactions.
+    # The checkpoints from before the round: the new segments have other aborted transactions.
     marks = PartitionCheckpoints(recovery_point=48, high_watermark=48, aborted=known_aborted(log))
     assert len(marks.aborted.digests) == 4
     images: list[Path] = []
@@ -273,7 +273,7 @@ def test_a_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path:
         Path.rename = real_rename  # type: ignore[method-assign]
     assert len(images) > 10
     for number, image in enumerate(images):
-        # As after the crash of a process (hints below the recovery point are trusted), and as after the loss of all.
+        # As after a process crash (indexes below the recovery point are trusted), and as without checkpoints.
         reopened = open_at(image, COMPACT, marks=marks if number % 2 else None)
         reopened.advance_high_watermark(reopened.log_end_offset)
         assert latest(visible(reopened)) == expected, image

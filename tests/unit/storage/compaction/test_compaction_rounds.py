@@ -1,4 +1,4 @@
-"""Rounds of compaction beside a log that lives on: topics, files, flushes and stops that come in between."""
+"""Compaction rounds while the log changes: new topics, deleted files, flushes and stops during a round."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.logs import NOW_MS, directory_in_memory
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """In memory: rounds sync a great deal, and no test here is about what a disk keeps."""
+    """In memory: rounds sync often, and no test here depends on durability."""
     with directory_in_memory() as directory:
         yield directory
 
@@ -35,7 +35,7 @@ async def thread(work: Callable[[], Cleaned]) -> Cleaned:
 
 
 def dirty_dirs(directory: Path, config: LogConfig = COMPACT) -> tuple[LogDirs, Log]:
-    """A log with three sealed segments that are worth a round."""
+    """A log with three sealed, dirty segments."""
     dirs = LogDirs.open(StorageSettings((directory,), node_id=1), config_of=lambda topic: config, now_ms=NOW_MS)
     log = dirs.create("orders", 0)
     for n in range(30):
@@ -45,7 +45,7 @@ def dirty_dirs(directory: Path, config: LogConfig = COMPACT) -> tuple[LogDirs, L
     return dirs, log
 
 
-def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_path: Path) -> None:
+def test_round_does_not_touch_a_new_topic_of_the_same_name(tmp_path: Path) -> None:
     async def go() -> None:
         dirs, _ = dirty_dirs(tmp_path)
 
@@ -65,7 +65,7 @@ def test_a_round_leaves_a_topic_of_the_same_name_alone_that_came_meanwhile(tmp_p
     asyncio.run(go())
 
 
-def test_a_round_uses_the_limits_that_are_set_when_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_round_uses_the_settings_at_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun_with: list[tuple[int, float | None]] = []
 
     class Recorded(Cleaner):
@@ -90,7 +90,7 @@ def test_a_round_uses_the_limits_that_are_set_when_it_begins(tmp_path: Path, mon
     assert begun_with == [(1 << 20, None), (1 << 21, 1e9)]
 
 
-def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_path: Path) -> None:
+def test_log_whose_files_were_deleted_during_a_round_is_cleaned_by_the_next(tmp_path: Path) -> None:
     async def go() -> None:
         dirs, log = dirty_dirs(tmp_path)
         meddling = True
@@ -112,7 +112,7 @@ def test_a_log_whose_files_went_while_it_was_read_is_cleaned_the_next_time(tmp_p
     asyncio.run(go())
 
 
-def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_path: Path) -> None:
+def test_stop_ends_a_long_round_and_removes_its_files(tmp_path: Path) -> None:
     async def go() -> None:
         dirs, log = dirty_dirs(tmp_path)
         before = visible(log)
@@ -128,8 +128,8 @@ def test_a_stop_ends_a_round_that_would_take_days_and_nothing_of_it_stays(tmp_pa
     asyncio.run(go())
 
 
-def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_path: Path) -> None:
-    """Names change under a flush that runs in a thread: none of that is a fault of the disk."""
+def test_flush_in_a_thread_tolerates_replaced_and_deleted_segments(tmp_path: Path) -> None:
+    """Files are renamed during a flush in a thread; that is no disk fault."""
     config = dataclasses.replace(COMPACT, segment_bytes=400, cleanup_policy=frozenset({"compact", "delete"}))
 
     async def go() -> None:
@@ -160,7 +160,7 @@ def test_flushes_go_on_in_threads_while_segments_are_replaced_and_deleted(tmp_pa
     asyncio.run(go())
 
 
-def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: Path) -> None:
+def test_rounds_clean_the_dirtiest_log_and_store_the_checkpoint(tmp_path: Path) -> None:
     async def go() -> None:
         places = StorageSettings(directories=(tmp_path / "data",), node_id=1)
         dirs = LogDirs.open(places, config_of=lambda topic: COMPACT, now_ms=NOW_MS)
@@ -183,7 +183,7 @@ def test_rounds_take_the_dirtiest_log_and_remember_how_far_they_came(tmp_path: P
     asyncio.run(go())
 
 
-def test_a_deleted_topic_leaves_the_checkpoint(tmp_path: Path) -> None:
+def test_deleted_topic_is_removed_from_the_checkpoint(tmp_path: Path) -> None:
     async def go() -> None:
         dirs, _ = dirty_dirs(tmp_path)
         rounds = CompactionRounds(dirs, CleanerSettings, thread)
@@ -194,7 +194,7 @@ def test_a_deleted_topic_leaves_the_checkpoint(tmp_path: Path) -> None:
         dirs.delete("orders", 0, now_ms=NOW_MS)
         await asyncio.sleep(0)
         assert read_offsets(file) == {}
-        # A crash just before the file was written: the entry is of a topic that is no more.
+        # A crash just before the file was written: the entry belongs to a deleted topic.
         file.write_text(before)
         fresh = CompactionRounds(dirs, CleanerSettings, thread)
         log = dirs.create("orders", 0)

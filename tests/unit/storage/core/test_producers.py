@@ -1,4 +1,4 @@
-"""Sequences and transactions of a partition, without a disk: Kafka's answers, code by code."""
+"""Sequences and transactions of a partition: the error codes equal Kafka's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.logs import NOW_MS, a_batch
 
 
 class Partition:
-    """Appends as a log would: check, then tell."""
+    """Appends like a log: checks the batch, then updates the state."""
 
     def __init__(self) -> None:
         self.producers = Producers()
@@ -47,7 +47,7 @@ def code_of(refusal: pytest.ExceptionInfo[Fault]) -> ErrorCode:
     return refusal.value.code
 
 
-def test_a_repeated_batch_is_answered_with_its_first_offset(partition: Partition) -> None:
+def test_duplicate_batch_is_answered_with_its_first_offset(partition: Partition) -> None:
     offsets = [partition.send(sequence, 2) for sequence in range(0, 10, 2)]
     assert [partition.send(sequence, 2) for sequence in range(0, 10, 2)] == offsets
     assert partition.end == 10
@@ -71,7 +71,7 @@ def test_a_gap_or_an_overlap_is_out_of_order(partition: Partition, sequence: int
     assert partition.send(3, 2) == 3
 
 
-def test_sequences_go_on_at_zero_after_the_largest(partition: Partition) -> None:
+def test_sequence_continues_at_zero_after_the_largest(partition: Partition) -> None:
     partition.send(2**31 - 3, 2)
     assert partition.send(2**31 - 1, 1) == 2
     assert partition.send(0, 4) == 3
@@ -83,11 +83,11 @@ def test_sequences_may_wrap_inside_a_batch(partition: Partition) -> None:
     assert partition.send(2, 1) == 4
 
 
-def test_an_unknown_producer_may_begin_anywhere(partition: Partition) -> None:
+def test_unknown_producer_may_begin_with_any_sequence(partition: Partition) -> None:
     assert partition.send(500) == 0
 
 
-def test_a_new_epoch_begins_at_zero_and_fences_the_old(partition: Partition) -> None:
+def test_new_producer_epoch_begins_at_sequence_zero_and_fences_the_old(partition: Partition) -> None:
     partition.send(0)
     with pytest.raises(Fault) as refusal:
         partition.send(1, epoch=1)
@@ -98,7 +98,7 @@ def test_a_new_epoch_begins_at_zero_and_fences_the_old(partition: Partition) -> 
     assert code_of(refusal) is ErrorCode.invalid_producer_epoch
 
 
-def test_nothing_after_an_open_transaction_is_stable(partition: Partition) -> None:
+def test_last_stable_offset_is_before_the_first_open_transaction(partition: Partition) -> None:
     producers = partition.producers
     partition.send(0, pid=1)
     assert producers.first_unstable_offset is None
@@ -125,7 +125,7 @@ def test_a_marker_from_an_old_coordinator_or_producer_is_fenced(partition: Parti
     assert code_of(refusal) is ErrorCode.invalid_producer_epoch
 
 
-def test_a_repeated_marker_is_taken_where_no_transaction_is_open_and_ends_none_that_is(partition: Partition) -> None:
+def test_duplicate_marker_is_accepted_only_without_an_open_transaction(partition: Partition) -> None:
     partition.send(0, epoch=4, txn=True)
     partition.end_txn(epoch=5, version=2)
     partition.end_txn(epoch=5, version=2)
@@ -143,8 +143,8 @@ def test_a_batch_outside_of_the_open_transaction_is_refused(partition: Partition
     assert code_of(refusal) is ErrorCode.invalid_txn_state
 
 
-def test_the_first_batch_of_a_version_2_transaction_has_number_0(partition: Partition) -> None:
-    for _ in range(2):  # the second time its producer is known, by the marker alone
+def test_first_batch_of_a_version_2_transaction_has_sequence_0(partition: Partition) -> None:
+    for _ in range(2):  # the second time the state knows its producer from the marker only
         partition.producers.start_verification(1, 1, 3, supports_epoch_bump=True, now_ms=NOW_MS)
         with pytest.raises(Fault) as refusal:
             partition.send(3, epoch=1, txn=True)
@@ -154,7 +154,7 @@ def test_the_first_batch_of_a_version_2_transaction_has_number_0(partition: Part
     partition.send(0, epoch=1, txn=True)
 
 
-def test_a_markers_epoch_fences_what_the_producer_sent_before(partition: Partition) -> None:
+def test_epoch_of_a_marker_fences_older_batches_of_the_producer(partition: Partition) -> None:
     partition.send(0, epoch=0, txn=True)
     partition.end_txn(epoch=1, commit=False)
     with pytest.raises(Fault) as refusal:
@@ -163,7 +163,7 @@ def test_a_markers_epoch_fences_what_the_producer_sent_before(partition: Partiti
     partition.send(0, epoch=1, txn=True)
 
 
-def test_silent_producers_are_forgotten_but_not_their_open_transactions(partition: Partition) -> None:
+def test_idle_producers_expire_unless_they_have_an_open_transaction(partition: Partition) -> None:
     partition.send(0, pid=1)
     partition.send(0, pid=2, txn=True)
     assert partition.producers.expire(NOW_MS + 999, 1000) == 0
@@ -171,7 +171,7 @@ def test_silent_producers_are_forgotten_but_not_their_open_transactions(partitio
     assert list(partition.producers.entries) == [2]
 
 
-def test_a_transaction_is_verified_once_with_its_own_guard(partition: Partition) -> None:
+def test_transaction_is_verified_once_with_its_own_guard(partition: Partition) -> None:
     producers = partition.producers
     guard = producers.start_verification(1, 0, 0, supports_epoch_bump=False, now_ms=NOW_MS)
     assert guard is not None and producers.verified(1, guard) and not producers.verified(1, object())
@@ -184,7 +184,7 @@ def test_a_transaction_is_verified_once_with_its_own_guard(partition: Partition)
     assert producers.start_verification(1, 0, 1, supports_epoch_bump=False, now_ms=NOW_MS) is None, "it is open now"
 
 
-def test_a_replaced_producer_that_still_sends_does_not_hinder_its_successor(partition: Partition) -> None:
+def test_fenced_producer_does_not_block_its_successor(partition: Partition) -> None:
     partition.send(0, epoch=1, txn=True)
     assert partition.producers.start_verification(1, 0, 0, supports_epoch_bump=True, now_ms=NOW_MS) is None
     with pytest.raises(Fault) as refusal:
@@ -196,7 +196,7 @@ def test_a_replaced_producer_that_still_sends_does_not_hinder_its_successor(part
 @pytest.mark.parametrize(
     ("supports_epoch_bump", "epoch", "is_kept"), [(True, 1, True), (True, 2, False), (False, 1, False)]
 )
-def test_a_repeated_marker_keeps_the_promise_of_the_next_version_2_transaction(
+def test_duplicate_marker_keeps_the_verification_of_the_next_version_2_transaction(
     partition: Partition, supports_epoch_bump: bool, epoch: int, is_kept: bool
 ) -> None:
     guard = partition.producers.start_verification(1, 1, 0, supports_epoch_bump=supports_epoch_bump, now_ms=NOW_MS)

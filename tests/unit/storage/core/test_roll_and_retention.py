@@ -1,4 +1,4 @@
-"""When segments end and when they go, without a disk."""
+"""When segments roll and when retention deletes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rolls(segment: Segment, **incoming: int) -> bool:
         ({}, {"incoming_timestamp_ms": -1, "now_ms": 99 * DAY}, True),
     ],
 )
-def test_a_segment_ends_for_size_time_index_or_offsets(
+def test_segment_rolls_for_size_time_index_or_offsets(
     facts: dict[str, object], incoming: dict[str, int], ends: bool
 ) -> None:
     assert rolls(Segment(**facts), **incoming) is ends  # type: ignore[arg-type]
@@ -67,40 +67,40 @@ def verdict(segments: list[SegmentFacts], **changes: int | bool) -> Verdict:
 OLD = facts((100, 1000), (100, 2000), (100, 9000), (100, 9500))
 
 
-def test_segments_go_when_their_newest_record_is_too_old() -> None:
+def test_segment_is_deleted_when_its_newest_record_is_too_old() -> None:
     assert verdict(OLD, retention_ms=7999).count == 2
     assert verdict(OLD, retention_ms=8000).count == 1
     assert verdict(OLD, retention_ms=-1).count == 0
     assert "retention.ms" in verdict(OLD, retention_ms=0).reason
 
 
-def test_an_old_segment_behind_a_young_one_stays() -> None:
+def test_old_segment_behind_a_new_one_stays() -> None:
     assert verdict(facts((1, 9999), (1, 0), (1, 0)), retention_ms=100).count == 0
 
 
-def test_a_silent_log_forgets_its_last_segment_too() -> None:
+def test_retention_deletes_the_last_segment_of_an_idle_log() -> None:
     assert verdict(OLD, retention_ms=1).count == 4
     assert verdict([*OLD, SegmentFacts(40, 0, 0)], log_end_offset=40, high_watermark=40, retention_ms=1).count == 4
 
 
-def test_bytes_are_freed_only_while_enough_stay() -> None:
+def test_retention_by_size_keeps_at_least_retention_bytes() -> None:
     assert verdict(OLD, retention_bytes=400).count == 0
     assert verdict(OLD, retention_bytes=301).count == 0
     assert verdict(OLD, retention_bytes=300).count == 1
     assert verdict(OLD, retention_bytes=100).count == 3
 
 
-def test_a_share_of_the_disk_never_takes_the_active_segment() -> None:
+def test_disk_percent_retention_never_deletes_the_active_segment() -> None:
     assert verdict(OLD, disk_limit_bytes=200).count == 2
     assert verdict(OLD, disk_limit_bytes=0).count == 3
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_retention_deletes_nothing_above_the_high_watermark() -> None:
     assert verdict(OLD, retention_ms=0, high_watermark=19).count == 1
     assert verdict(OLD, retention_ms=0, high_watermark=20).count == 2
 
 
-def test_segments_below_the_log_start_go_under_every_policy() -> None:
+def test_segments_below_the_log_start_are_deleted_under_every_policy() -> None:
     assert verdict(OLD, deletes_old=False, retention_ms=0, log_start_offset=25).count == 2
 
 
@@ -110,7 +110,7 @@ def test_segments_below_the_log_start_go_under_every_policy() -> None:
     st.integers(-1, 800),
     st.integers(0, 80),
 )
-def test_what_stays_still_keeps_the_promise(
+def test_remaining_segments_satisfy_the_retention_minimum(
     sizes_and_ages: list[tuple[int, int]], retention_ms: int, retention_bytes: int, high_watermark: int
 ) -> None:
     segments = facts(*sizes_and_ages)

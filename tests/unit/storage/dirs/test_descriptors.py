@@ -1,4 +1,4 @@
-"""How many files a partition holds open: thousands that hold little must fit into what a system gives a process."""
+"""Open descriptors of a partition: thousands of small partitions must fit into the limit of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def held(below: Path) -> list[str]:
     return sorted(path.suffix for link in links if (path := link.readlink()).is_relative_to(below))
 
 
-def test_a_partition_that_holds_little_costs_one_descriptor(tmp_path: Path) -> None:
+def test_small_partition_has_one_open_descriptor(tmp_path: Path) -> None:
     below = tmp_path / "orders-0"
     dirs = opened(tmp_path)
     append(dirs.create("orders", 0), a_batch(1))

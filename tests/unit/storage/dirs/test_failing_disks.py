@@ -1,4 +1,4 @@
-"""A disk that fails takes its own directory offline; the others go on."""
+"""A failed disk takes its log directory offline; the other directories keep serving."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.logs import a_batch, append, open_dirs
 
 
 def fail_with(error: int, monkeypatch: pytest.MonkeyPatch, name: str, directory: Path) -> None:
-    """The system call says `error` for files below `directory`; the kernel's own tests cannot be borrowed here."""
+    """Makes the system call fail with `error` for files below `directory`."""
     real = getattr(os, name)
 
     def failing(fd: int, *arguments: object) -> object:
@@ -43,7 +43,7 @@ def test_a_disk_error_takes_one_directory_offline_and_no_other(
     monkeypatch.undo()
     assert seen == ["a"] and [directory.path.name for directory in dirs.offline] == ["a"]
     for log in bad:
-        # An fsync that failed once is never asked again: its yes would be a lie.
+        # A failed fsync is never repeated: a later success would be wrong.
         for use in (lambda log=log: append(log, a_batch()), lambda log=log: log.read(0, 100)):
             with pytest.raises(StorageFault, match="offline"):
                 use()
@@ -96,7 +96,7 @@ def test_a_read_only_directory_goes_offline_while_the_other_serves(tmp_path: Pat
         subprocess.run(["umount", str(frozen)], check=True)
 
 
-def test_a_log_directory_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_unreadable_log_directory_does_not_stop_the_others(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     for index in range(2):
         append(dirs.create("orders", index), a_batch())

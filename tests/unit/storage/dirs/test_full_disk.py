@@ -1,4 +1,4 @@
-"""A full disk: the write is refused and undone, reads go on, and writing comes back with the space."""
+"""A full disk: the log refuses and undoes the write, keeps serving reads, and accepts writes when there is space."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def fill_until_refused(log: Log, size: int) -> int:
 
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 100_000], ids=["one segment", "rolling"])
 @pytest.mark.parametrize("size", [300, 20_000])
-def test_nothing_is_torn_and_space_brings_it_back(small_disk: Path, size: int, segment_bytes: int) -> None:
+def test_full_disk_leaves_no_torn_batch_and_appends_resume_with_space(
+    small_disk: Path, size: int, segment_bytes: int
+) -> None:
     config = LogConfig(segment_bytes=segment_bytes, segment_index_bytes=64 * 1024)
     settings = StorageSettings([small_disk])
     ballast = small_disk / "ballast"
@@ -75,13 +77,13 @@ def test_nothing_is_torn_and_space_brings_it_back(small_disk: Path, size: int, s
     dirs.close(clean=False)
 
 
-def test_an_aborted_transaction_is_never_forgotten_for_lack_of_space(small_disk: Path) -> None:
+def test_aborted_transaction_survives_a_full_disk(small_disk: Path) -> None:
     settings = StorageSettings([small_disk])
     dirs = LogDirs.open(settings)
     log = dirs.create("orders", 0)
     append(log, a_batch(1, producer=(7, 0, 0), transactional=True))
     marker = build_end_txn_marker(False, 0, 7, 0, NOW_MS)
-    # The marker itself fits into the page that the data file already has; a new file would need a page of its own.
+    # The marker fits into the last page of the data file; a new file would need another page.
     ballast = small_disk / "ballast"
     with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="space"):
         while True:

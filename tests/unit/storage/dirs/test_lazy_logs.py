@@ -1,4 +1,4 @@
-"""A new log has no files until somebody needs them, and nobody can tell."""
+"""A new log has no files until its first append, and behaves like a log with files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def opened(path: Path) -> LogDirs:
     return LogDirs.open(settings, config_of=lambda topic: LogConfig(), lazy_logs=LazyLogs())
 
 
-def test_the_first_append_makes_the_files_and_a_crash_loses_nothing(tmp_path: Path) -> None:
+def test_first_append_creates_the_files_and_a_crash_loses_nothing(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     log = dirs.create("orders", 0, TOPIC_ID, now_ms=NOW_MS)
     log.leader_epochs.assign(3, 0)
@@ -36,7 +36,7 @@ def test_the_first_append_makes_the_files_and_a_crash_loses_nothing(tmp_path: Pa
     assert (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
 
 
-def test_a_log_without_files_answers_as_an_empty_one(tmp_path: Path) -> None:
+def test_log_without_files_behaves_like_an_empty_log(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     log = dirs.create("orders", 0, TOPIC_ID, now_ms=NOW_MS)
     assert log.read(0, 1000) is None
@@ -53,7 +53,7 @@ def test_a_log_without_files_answers_as_an_empty_one(tmp_path: Path) -> None:
     dirs.close()
 
 
-def test_files_are_made_a_few_at_a_time_and_at_the_latest_by_a_clean_stop(tmp_path: Path) -> None:
+def test_files_are_created_a_few_at_a_time_and_at_the_latest_by_a_clean_stop(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     for index in range(7):
         dirs.create("orders", index, TOPIC_ID, now_ms=NOW_MS)
@@ -70,13 +70,13 @@ def test_files_are_made_a_few_at_a_time_and_at_the_latest_by_a_clean_stop(tmp_pa
     again.close()
 
 
-def test_a_log_that_goes_before_it_had_files_leaves_none(tmp_path: Path) -> None:
+def test_log_deleted_before_its_files_exist_leaves_no_files(tmp_path: Path) -> None:
     dirs = opened(tmp_path)
     dirs.create("orders", 0, TOPIC_ID, now_ms=NOW_MS)
     assert dirs.delete("orders", 0, now_ms=NOW_MS)
     assert dirs.lazy_logs is not None and not dirs.lazy_logs.make_some(10)
     assert not list(tmp_path.glob("orders-*"))
-    # Its successor of the same name is another log.
+    # A recreated topic of the same name gets another log.
     successor = dirs.create("orders", 0, uuid.UUID(int=8), now_ms=NOW_MS)
     append(successor, a_batch(1))
     dirs.close()
@@ -84,7 +84,7 @@ def test_a_log_that_goes_before_it_had_files_leaves_none(tmp_path: Path) -> None
     assert log is not None and log.topic_id == uuid.UUID(int=8)
 
 
-def test_files_that_cannot_be_made_refuse_the_append_and_not_the_topic(
+def test_failed_file_creation_refuses_the_append_and_not_the_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dirs = opened(tmp_path)

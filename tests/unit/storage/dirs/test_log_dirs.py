@@ -1,4 +1,4 @@
-"""All logs of a broker: found again after a stop or a crash, safe from other processes, alive when one disk dies."""
+"""All logs of a broker: restored after a stop or a crash, locked against other processes, usable if one disk fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.storage.recovery.recovery import Progress
 from tests.support.logs import NOW_MS, a_batch, append, open_dirs, read_all
 
 
-def test_logs_come_back_with_their_records_ids_and_marks(tmp_path: Path) -> None:
+def test_restart_restores_records_topic_ids_and_offsets(tmp_path: Path) -> None:
     topic_id = uuid.uuid4()
     dirs = open_dirs(tmp_path)
     log = dirs.create("orders", 3, topic_id)
@@ -43,7 +43,7 @@ def test_logs_come_back_with_their_records_ids_and_marks(tmp_path: Path) -> None
     again.close()
 
 
-def test_kafkas_small_files_are_there_in_kafkas_words(tmp_path: Path) -> None:
+def test_checkpoint_files_have_kafkas_names_and_format(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path, cluster_id="abc-cluster")
     topic_id = uuid.uuid4()
     log = dirs.create("a.b_c-d", 0, topic_id)
@@ -67,7 +67,7 @@ def test_kafkas_small_files_are_there_in_kafkas_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", ["there", "missing", "torn"])
-def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: Path, checkpoint: str) -> None:
+def test_start_detects_a_lost_aborted_transaction_index(tmp_path: Path, checkpoint: str) -> None:
     dirs = open_dirs(tmp_path, config=LogConfig(segment_bytes=400))
     log = dirs.create("orders", 0)
     for sequence in range(6):
@@ -93,7 +93,7 @@ def test_a_lost_index_of_aborted_transactions_is_noticed_at_the_start(tmp_path: 
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path: Path, restarted: bool) -> None:
+def test_recreated_topic_has_no_records_of_the_deleted_one_after_a_crash(tmp_path: Path, restarted: bool) -> None:
     dirs = open_dirs(tmp_path)
     log = dirs.create("orders", 0)
     append(log, a_batch(9))
@@ -114,7 +114,7 @@ def test_a_topic_made_anew_has_nothing_of_its_predecessor_after_a_crash(tmp_path
     again.close()
 
 
-def test_a_crash_is_noticed_and_recovery_tells_how_far_it_is(tmp_path: Path) -> None:
+def test_start_detects_a_crash_and_recovery_reports_its_progress(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=500)
     dirs = open_dirs(tmp_path, config=config)
     for index in range(3):
@@ -148,7 +148,7 @@ def test_recovery_uses_several_threads(tmp_path: Path) -> None:
     assert len(threads) == 2
 
 
-def test_damaged_checkpoints_cost_only_a_check(tmp_path: Path) -> None:
+def test_damaged_checkpoints_only_cause_a_check_of_the_logs(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0), a_batch(5))
     dirs.close(clean=False)
@@ -160,14 +160,14 @@ def test_damaged_checkpoints_cost_only_a_check(tmp_path: Path) -> None:
     again.close()
 
 
-def test_new_logs_go_where_the_fewest_are(tmp_path: Path) -> None:
+def test_new_log_is_created_in_the_directory_with_the_fewest_logs(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     homes = [dirs.create("orders", index).directory.parent.name for index in range(4)]
     assert homes.count("a") == homes.count("b") == 2
     dirs.close()
 
 
-def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(tmp_path: Path) -> None:
+def test_deleted_log_is_unavailable_at_once_and_its_files_are_removed_after_the_delay(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0, config=LogConfig(file_delete_delay_ms=1000)), a_batch())
     assert dirs.delete("orders", 0, now_ms=NOW_MS) and dirs.log("orders", 0) is None
@@ -180,7 +180,7 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay(tmp_path: P
     dirs.close()
 
 
-def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None:
+def test_start_finishes_an_interrupted_deletion(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     dirs.create("orders", 0)
     dirs.delete("orders", 0, now_ms=NOW_MS)
@@ -190,7 +190,7 @@ def test_a_deletion_that_a_crash_interrupted_is_finished(tmp_path: Path) -> None
     again.close()
 
 
-def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
+def test_retention_applies_to_all_logs(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=5)
     dirs = open_dirs(tmp_path, config=config)
     for index in range(2):
@@ -207,7 +207,7 @@ def test_retention_runs_over_all_logs(tmp_path: Path) -> None:
     dirs.close()
 
 
-def test_a_share_of_the_disk_bounds_a_log(tmp_path: Path) -> None:
+def test_retention_disk_percent_bounds_a_log(tmp_path: Path) -> None:
     total = os.statvfs(tmp_path)
     one_kilobyte_in_percent = 100 * 1024 / (total.f_blocks * total.f_frsize)
     dirs = open_dirs(tmp_path, config=LogConfig(segment_bytes=300, retention_disk_percent=one_kilobyte_in_percent))
@@ -239,7 +239,7 @@ def test_flush_follows_the_topics_settings(tmp_path: Path) -> None:
     dirs.close()
 
 
-def test_producers_are_forgotten_after_their_time(tmp_path: Path) -> None:
+def test_idle_producers_expire(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     append(dirs.create("orders", 0), a_batch(1, producer=(9, 0, 0)))
     assert dirs.expire_producers(NOW_MS + 4999, idle_ms=5000) == 0
@@ -250,7 +250,7 @@ def test_producers_are_forgotten_after_their_time(tmp_path: Path) -> None:
 # --- who may use a directory ---------------------------------------------------------------------------------------
 
 
-def test_a_second_process_is_refused_by_the_name_of_the_holder(tmp_path: Path) -> None:
+def test_second_process_is_refused_with_the_name_of_the_lock_holder(tmp_path: Path) -> None:
     dirs = open_dirs(tmp_path)
     program = (
         "import sys; from pathlib import Path; from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings\n"
@@ -287,9 +287,9 @@ def test_a_directory_of_another_broker_or_cluster_is_refused(tmp_path: Path) -> 
     open_dirs(tmp_path).close()
 
 
-def test_descriptors_are_let_go(tmp_path: Path) -> None:
+def test_closed_logs_leave_no_open_descriptors(tmp_path: Path) -> None:
     def count() -> int:
-        # Those of this log only: what earlier tests left behind may be collected at any moment.
+        # Count descriptors of this log only: objects of earlier tests may be collected at any moment.
         opened_here = 0
         for descriptor in Path("/proc/self/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):

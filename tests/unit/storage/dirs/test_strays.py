@@ -1,4 +1,4 @@
-"""Logs that are set aside: what the note says, how they come back, and which directories a broker deletes."""
+"""Strays: their notes, how they are restored, and which directories a broker deletes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stray_of(directory: Path, *, topic: str = "orders", batches: int = 20, delet
 
 
 def cut_of(directory: Path) -> Stray:
-    """A log of twenty batches whose sixth is damaged, as a recovery left it: five in the log, fourteen cut."""
+    """The stray of a log of twenty batches whose sixth is damaged: recovery kept five and cut fourteen valid ones."""
     dirs = open_dirs(directory)
     log = dirs.create("orders", 0, OLD_ID)
     for _ in range(20):
@@ -56,7 +56,7 @@ def create(directory: Path, topic: str, topic_id: uuid.UUID, *, records: int = 0
     dirs.close()
 
 
-def test_the_note_says_when_why_and_what(tmp_path: Path) -> None:
+def test_stray_note_has_time_reason_and_offsets(tmp_path: Path) -> None:
     stray = stray_of(tmp_path, deleted_below=7)
     note = stray.note
     assert note is not None
@@ -68,7 +68,7 @@ def test_the_note_says_when_why_and_what(tmp_path: Path) -> None:
 
 
 def test_a_stray_without_a_note_is_listed_by_its_files(tmp_path: Path) -> None:
-    """Apache Kafka writes none."""
+    """Apache Kafka writes no note."""
     stray = stray_of(tmp_path)
     (stray.path / NOTE_FILE).unlink()
     [bare] = strays_in(tmp_path)
@@ -94,7 +94,7 @@ def test_a_broker_neither_opens_nor_deletes_a_stray(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["orders-delete", "orders-0-delete", "orders-0.backup-delete", "x-0.stray", "strays"])
-def test_only_a_directory_with_the_mark_of_a_deletion_is_deleted(tmp_path: Path, name: str) -> None:
+def test_only_directories_with_the_deletion_suffix_are_deleted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / f"{0:020d}.log").write_bytes(b"a person's copy")
     marked = tmp_path / f"orders-0.{uuid.uuid4().hex}-delete"
@@ -105,7 +105,7 @@ def test_only_a_directory_with_the_mark_of_a_deletion_is_deleted(tmp_path: Path,
     assert (tmp_path / name / f"{0:020d}.log").exists() and not marked.exists()
 
 
-def test_a_directory_of_another_topic_that_came_meanwhile_is_not_written_into(tmp_path: Path) -> None:
+def test_broker_does_not_write_into_a_directory_of_another_topic(tmp_path: Path) -> None:
     create(tmp_path / "elsewhere", "orders", OLD_ID, records=9)
     dirs = open_dirs(tmp_path / "data")
     (tmp_path / "elsewhere" / "orders-0").rename(tmp_path / "data" / "orders-0")
@@ -120,7 +120,7 @@ def test_a_directory_of_another_topic_that_came_meanwhile_is_not_written_into(tm
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "crash"])
-def test_a_log_is_restored_to_its_free_place_as_it_was(tmp_path: Path, clean: bool) -> None:
+def test_log_is_restored_unchanged_if_its_partition_has_no_log(tmp_path: Path, clean: bool) -> None:
     stray = stray_of(tmp_path, deleted_below=7)
     if not clean:
         open_dirs(tmp_path).close(clean=False)
@@ -136,7 +136,7 @@ def test_a_log_is_restored_to_its_free_place_as_it_was(tmp_path: Path, clean: bo
 
 
 @pytest.mark.parametrize("to", [None, "other"])
-def test_a_log_takes_the_place_of_an_empty_one_and_belongs_to_its_topic(tmp_path: Path, to: str | None) -> None:
+def test_restored_log_replaces_an_empty_log_and_belongs_to_its_topic(tmp_path: Path, to: str | None) -> None:
     stray = stray_of(tmp_path)
     create(tmp_path, to or "orders", NEW_ID)
     done = restore(stray, to)
@@ -154,7 +154,7 @@ def test_a_log_takes_the_place_of_an_empty_one_and_belongs_to_its_topic(tmp_path
     again.close()
 
 
-def test_a_log_is_not_put_over_records(tmp_path: Path) -> None:
+def test_restore_refuses_to_replace_a_log_with_records(tmp_path: Path) -> None:
     stray = stray_of(tmp_path)
     create(tmp_path, "orders", NEW_ID, records=3)
     with pytest.raises(CannotRestore, match=r"orders-0 holds records already \(offsets 0 to 2\).*--to TOPIC"):
@@ -162,20 +162,20 @@ def test_a_log_is_not_put_over_records(tmp_path: Path) -> None:
     assert stray.count_records() == 100
 
 
-def test_a_topic_that_is_not_there_is_to_be_created_first(tmp_path: Path) -> None:
+def test_restore_to_a_missing_topic_asks_to_create_it_first(tmp_path: Path) -> None:
     stray = stray_of(tmp_path)
     with pytest.raises(CannotRestore, match=r"holds no log of other-0: start the broker, create topic other"):
         restore(stray, "other")
     assert stray.count_records() == 100
 
 
-def test_a_cut_does_not_go_back_to_the_log_that_went_on_without_it(tmp_path: Path) -> None:
+def test_cut_is_not_restored_to_the_log_it_was_cut_from(tmp_path: Path) -> None:
     stray = cut_of(tmp_path)
     with pytest.raises(CannotRestore, match=r"cannot go back there.*--to TOPIC"):
         restore(stray)
 
 
-def test_the_whole_batches_of_a_cut_are_copied_into_another_topic_with_their_offsets(tmp_path: Path) -> None:
+def test_whole_batches_of_a_cut_are_copied_to_another_topic_with_their_offsets(tmp_path: Path) -> None:
     stray = cut_of(tmp_path)
     assert stray.count_records() == 70 and stray.offsets() == (25, 100)
     create(tmp_path, "rescued", NEW_ID)

@@ -1,4 +1,4 @@
-"""Unreadable batches become empty ones: no other record, offset or producer changes, whenever the process dies."""
+"""Unreadable batches become empty: no other record, offset or producer changes, even after a crash at any step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 def written(directory: Path, unreadable: set[int]) -> None:
-    """Batches of an idempotent producer, numbers in `unreadable` with records that cannot be read."""
+    """Writes batches of an idempotent producer; the batches with an index in `unreadable` cannot be read."""
     log = open_at(directory, CONFIG)
     for number in range(BATCHES):
         batch = bytes(a_batch(3, codec=Codec.LZ4, value=b"v%d" % number, producer=(9, 0, 3 * number)))
@@ -49,7 +49,7 @@ def batches_of(log: Log) -> list[BatchView]:
 
 
 def records_of(log: Log) -> dict[int, bytes | None]:
-    """Of every batch that can be read, by offset."""
+    """The values of every readable batch, by offset."""
     readable = [batch for batch in batches_of(log) if fault_in_records(batch) is None]
     return {record.offset: record.value for batch in readable for record in read_records(batch)}
 
@@ -84,14 +84,14 @@ def test_all_other_records_offsets_epochs_and_producers_stay(unreadable: set[int
     assert producers_of(after) == producers
     emptied = [batch.base_offset // 3 for batch in batches_of(after) if batch.record_count == 0]
     assert set(emptied) == unreadable
-    append(after, a_batch(3, producer=(9, 0, 3 * BATCHES)))  # the producer goes on with its next number
+    append(after, a_batch(3, producer=(9, 0, 3 * BATCHES)))  # the producer continues with its next sequence
     after.close()
     (found,) = strays_in(directory.parent)
     assert found.path == stray and found.kind is StrayKind.CUT and found.count_records() == 3 * len(unreadable)
     assert found.offsets()[0] == 3 * min(unreadable)
 
 
-def test_a_death_at_any_step_loses_no_other_record_and_the_command_can_be_run_again(
+def test_crash_at_any_step_loses_no_other_record_and_the_command_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "data"
@@ -119,7 +119,7 @@ def test_a_death_at_any_step_loses_no_other_record_and_the_command_can_be_run_ag
     monkeypatch.undo()
     assert len(images) > 20
     for image in images:
-        for clean in (True, False):  # hints are believed after a clean stop, made anew otherwise
+        for clean in (True, False):  # indexes are trusted after a clean stop, rebuilt otherwise
             place = tmp_path / "opened"
             shutil.copytree(image, place)
             log = open_at(place / "orders-0", CONFIG, clean=clean)
@@ -133,8 +133,8 @@ def test_a_death_at_any_step_loses_no_other_record_and_the_command_can_be_run_ag
             shutil.rmtree(place)
 
 
-def test_verification_goes_on_behind_an_unreadable_batch(tmp_path: Path) -> None:
-    """Damage behind it is found, too, and the count of records is that of the readable ones."""
+def test_verification_continues_behind_an_unreadable_batch(tmp_path: Path) -> None:
+    """It finds damage behind the batch, too, and counts only readable records."""
     directory = tmp_path / "data" / "orders-0"
     written(directory, {2})
     verdict = inspection.verify(directory)

@@ -1,7 +1,7 @@
-"""After any crash the log is a prefix of what was appended, with all that was synced; opening twice changes nothing.
+"""After any crash the log is a prefix of what was appended and has all synced records; opening twice changes nothing.
 
-A crash image is a copy of a log's files with something cut, flipped, emptied or missing. Each is opened, compared with
-what had been appended, opened again, and compared with a log rebuilt from its data files alone.
+A crash image is a copy of a log's files with truncated, flipped, emptied or missing parts. The tests open each image,
+compare it with what was appended, open it again, and compare it with a log rebuilt from its data files alone.
 `make fuzz` cuts at every single byte of the last 64 KiB instead of a sample, and tries more damage of every other kind.
 """
 
@@ -40,7 +40,7 @@ def original() -> Iterator[Original]:
 def check(
     original: Original, image: Path, *, at_least: int = 0, exactly: int | None = None, clean: bool = False
 ) -> Log:
-    """Opens the image; `exactly` or `at_least` so many batches must have survived, in order and unchanged."""
+    """Opens the image. `exactly` or `at_least` this many batches must have survived, in order and unchanged."""
     log = open_at(image, CONFIG, clean=clean)
     survived = [bytes(batch.data) for batch in read_batches(log)]
     assert survived == original.batches[: len(survived)], "what is left is a prefix of what was appended"
@@ -61,7 +61,7 @@ def check_fully(original: Original, image: Path, **expected: Any) -> None:
     assert state(open_at(bare, CONFIG)) == first, "the data alone tells the same story"
 
 
-def test_the_log_is_worth_breaking(original: Original) -> None:
+def test_sample_log_has_segments_indexes_and_transactions(original: Original) -> None:
     assert original.size > LAST_BYTES + 10_000 and len(original.segment_files) >= 3
     assert any(segment.txn_index.entries for segment in open_at(original.image(), CONFIG).segments.all)
 
@@ -80,7 +80,7 @@ def cuts(original: Original) -> Iterator[int]:
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(7200)
-def test_a_log_cut_at_any_byte_keeps_every_whole_batch_before_it(original: Original) -> None:
+def test_log_truncated_at_any_byte_keeps_every_whole_batch_before_it(original: Original) -> None:
     for number, size in enumerate(cuts(original)):
         image = original.image()
         original.cut(image, size)
@@ -91,7 +91,7 @@ def test_a_log_cut_at_any_byte_keeps_every_whole_batch_before_it(original: Origi
             check(original, image, exactly=whole)
 
 
-def test_appends_go_on_after_a_cut_and_survive_the_next_crash(original: Original) -> None:
+def test_appends_continue_after_recovery_and_survive_the_next_crash(original: Original) -> None:
     image = original.image()
     original.cut(image, original.size - 333)
     log = open_at(image, CONFIG)
@@ -117,7 +117,7 @@ def test_a_flipped_byte_ends_the_log_before_its_batch(original: Original) -> Non
         whole = original.batches_within(before + position)
         inside = before + position - sum(len(batch) for batch in original.batches[:whole])
         if 12 <= inside < 16 or (inside < 8 and whole == len(original.batches) - 1):
-            # The leader's epoch is outside the checksum, and nothing follows the last batch to belie its offset.
+            # The checksum does not cover the leader epoch, and no batch follows the last one to contradict its offset.
             continue
         damages: list[Damage] = []
         log = open_at(image, CONFIG, damages=damages)
@@ -128,7 +128,7 @@ def test_a_flipped_byte_ends_the_log_before_its_batch(original: Original) -> Non
             check_fully(original, image, exactly=whole)
 
 
-def test_a_gap_that_compaction_left_is_not_blamed_for_later_damage(tmp_path: Path) -> None:
+def test_recovery_keeps_batches_behind_a_compaction_gap_before_later_damage(tmp_path: Path) -> None:
     log = open_at(tmp_path, CONFIG)
     for offset in (0, 500, 501):
         log.append_as_follower(
@@ -142,7 +142,7 @@ def test_a_gap_that_compaction_left_is_not_blamed_for_later_damage(tmp_path: Pat
     assert [batch.base_offset for batch in read_batches(open_at(tmp_path, CONFIG))] == [0, 500]
 
 
-def test_zeros_and_noise_after_the_end_are_cut(original: Original) -> None:
+def test_zeros_and_random_bytes_after_the_end_are_cut(original: Original) -> None:
     for tail in (bytes(1), bytes(70_000), random.Random(1).randbytes(5000), original.batches[0]):
         image = original.image()
         with (image / original.segment_files[-1][0]).open("ab") as file:
@@ -150,7 +150,7 @@ def test_zeros_and_noise_after_the_end_are_cut(original: Original) -> None:
         check_fully(original, image, exactly=len(original.batches))
 
 
-def test_what_was_synced_is_trusted_and_kept(original: Original) -> None:
+def test_synced_data_is_trusted_and_kept(original: Original) -> None:
     image = original.image()
     recovery_point = int(original.segment_files[-1][0].partition(".")[0])
     damaged = image / original.segment_files[0][0]
@@ -161,15 +161,15 @@ def test_what_was_synced_is_trusted_and_kept(original: Original) -> None:
     assert log.log_end_offset == original.ends[-1], "segments below the recovery point are not read again"
 
 
-def test_a_lost_segment_in_the_middle_is_no_reason_to_lose_the_rest(original: Original) -> None:
-    """Retention and compaction leave such gaps too; readers step over them."""
+def test_lost_segment_in_the_middle_does_not_end_the_log(original: Original) -> None:
+    """Retention and compaction leave such gaps too; readers skip them."""
     image = original.image()
     (image / original.segment_files[1][0]).unlink()
     log = open_at(image, CONFIG)
     assert log.log_end_offset == original.ends[-1]
 
 
-# Cut between two entries a file looks whole.
+# A file that is truncated between two entries looks complete.
 ENTRY_BYTES = {".index": 8, ".timeindex": 12, ".txnindex": 34}
 SMALL_FILES: dict[str, Callable[[Path], None]] = {
     "missing": lambda path: path.unlink(),
@@ -187,7 +187,9 @@ HARMED = ["*.index", "*.timeindex", "*.txnindex", "*.snapshot", "leader-epoch-ch
 @pytest.mark.parametrize("harm", SMALL_FILES)
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("pattern", HARMED)
-def test_small_files_are_hints_that_the_data_replaces(original: Original, pattern: str, clean: bool, harm: str) -> None:
+def test_damaged_small_files_are_rebuilt_from_the_data(
+    original: Original, pattern: str, clean: bool, harm: str
+) -> None:
     image = original.image("clean")
     closed = open_at(image, CONFIG)
     expected = state(closed)
@@ -195,7 +197,7 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
     for path in image.glob(pattern):
         SMALL_FILES[harm](path)
     log = open_at(image, CONFIG, clean=clean, marks=PartitionCheckpoints(aborted=known_aborted(closed)))
-    # Reading first: a scrambled hint is noticed when it is used.
+    # Read first: a corrupt index is detected when it is used.
     for start in range(0, log.log_end_offset, 97):
         piece = log.read(start, 1)
         assert piece is not None
@@ -203,7 +205,7 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
         check_hints(segment)
     found = state(log)
     if (pattern, harm) == ("*.index", "shorter"):
-        # Positions that are not in the index are found by walking a little further.
+        # Positions that are not in the index are found by a longer walk.
         found["indexes"] = expected["indexes"]
     assert found == expected
     later, newest = log.offset_for_timestamp(NOW_MS + 50), log.offset_of_max_timestamp()
@@ -213,14 +215,14 @@ def test_small_files_are_hints_that_the_data_replaces(original: Original, patter
 @pytest.mark.fuzz
 @pytest.mark.timeout(1200)
 def test_any_mixture_of_damage_leaves_a_prefix_and_files_that_agree(original: Original) -> None:
-    """Several files at once, at random bytes: after it, `headrace log verify` has nothing to complain about."""
+    """Damages several files at random bytes. After recovery `headrace log verify` finds no problem."""
     for seed in range(rounds(short=15, long=3000)):
         chance = random.Random(seed)
         image = original.image()
         for path in chance.sample(sorted(image.iterdir()), chance.randint(1, 6)):
             data = bytearray(path.read_bytes())
             size = len(data)
-            # Of the data only the end is harmed here: flips have a test of their own.
+            # Damage only the end of the data: flipped bytes have their own test.
             kind = chance.choice(("cut", "noise", "removed") if path.suffix != ".log" else ("cut", "grown"))
             if kind == "removed":
                 path.unlink()
@@ -240,11 +242,9 @@ def test_any_mixture_of_damage_leaves_a_prefix_and_files_that_agree(original: Or
 
 @pytest.mark.parametrize("harm", [harm for harm in SMALL_FILES if harm != "zeros"])
 @pytest.mark.parametrize("told", [True, False])
-def test_aborted_transactions_stay_aborted_whatever_happens_to_their_index(
-    original: Original, told: bool, harm: str
-) -> None:
-    """Below the recovery point nothing is read again, unless the checkpoint says that an index was another one, or
-    there is no checkpoint and the segment holds markers."""
+def test_aborted_transactions_stay_aborted_if_their_index_is_damaged(original: Original, told: bool, harm: str) -> None:
+    """Recovery reads a segment below the recovery point only if its index differs from the checkpoint, or if there is
+    no checkpoint and the segment has markers."""
     image = original.image("clean")
     closed = open_at(image, CONFIG)
     expected = state(closed)
@@ -258,7 +258,7 @@ def test_aborted_transactions_stay_aborted_whatever_happens_to_their_index(
         assert state(open_at(image, CONFIG, clean=clean, marks=marks))["aborted"] == expected["aborted"]
 
 
-def test_segments_whose_aborted_transactions_are_known_are_not_read(original: Original) -> None:
+def test_segments_with_a_matching_aborted_transaction_digest_are_not_read(original: Original) -> None:
     image = original.image("clean")
     closed = open_at(image, CONFIG)
     closed.close()
@@ -269,7 +269,7 @@ def test_segments_whose_aborted_transactions_are_known_are_not_read(original: Or
     assert [path.stat().st_ino for path in indexes] == before, "none was made anew"
 
 
-def test_an_index_cut_short_does_not_make_a_log_older_than_it_is(tmp_path: Path) -> None:
+def test_truncated_time_index_does_not_make_retention_delete_new_records(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=4_000, index_interval_bytes=100, retention_ms=500)
     log = open_at(tmp_path, config)
     for at in range(60):
@@ -286,7 +286,7 @@ def test_an_index_cut_short_does_not_make_a_log_older_than_it_is(tmp_path: Path)
     assert log.delete_old_segments(now_ms + 1).count == 1
 
 
-def test_an_epoch_checkpoint_older_than_the_data_is_made_anew(tmp_path: Path) -> None:
+def test_epoch_checkpoint_older_than_the_data_is_rebuilt(tmp_path: Path) -> None:
     log = open_at(tmp_path, CONFIG)
     append(log, a_batch(3), epoch=4)
     assert log.save_epochs()
@@ -297,8 +297,8 @@ def test_an_epoch_checkpoint_older_than_the_data_is_made_anew(tmp_path: Path) ->
     assert open_at(tmp_path, CONFIG, clean=True).leader_epochs.entries == [(4, 0), (7, 3)]
 
 
-def test_an_epoch_checkpoint_older_than_what_is_trusted_is_made_anew(tmp_path: Path) -> None:
-    """After a power cut: epoch 7 began in a segment that is not checked, and goes on in one that is."""
+def test_epoch_checkpoint_older_than_trusted_segments_is_rebuilt(tmp_path: Path) -> None:
+    """After a power failure: epoch 7 began in a segment that is not checked and continues in one that is."""
     log = open_at(tmp_path, CONFIG)
     append(log, a_batch(3), epoch=4)
     assert log.save_epochs()
@@ -314,7 +314,7 @@ def test_an_epoch_checkpoint_older_than_what_is_trusted_is_made_anew(tmp_path: P
     assert log.leader_epochs.entries == [(4, 0), (7, 3), (9, 6)]
 
 
-def test_a_file_of_a_replacement_that_did_not_finish_is_rubbish(original: Original) -> None:
+def test_files_of_an_unfinished_replacement_are_deleted(original: Original) -> None:
     image = original.image()
     for suffix in (".log.cleaned", ".index.cleaned", ".log.deleted", ".timeindex.deleted", ".snapshot.tmp"):
         (image / f"{0:020d}{suffix}").write_bytes(b"anything")
@@ -322,7 +322,7 @@ def test_a_file_of_a_replacement_that_did_not_finish_is_rubbish(original: Origin
     assert not [path for path in image.iterdir() if path.suffix in (".cleaned", ".deleted", ".tmp", ".swap")]
 
 
-def test_a_replacement_that_was_complete_wins_over_the_old_segments(original: Original) -> None:
+def test_complete_replacement_replaces_the_old_segments(original: Original) -> None:
     image = original.image()
     first, second = (name for name, _ in original.segment_files[:2])
     both = (image / first).read_bytes() + (image / second).read_bytes()
@@ -339,7 +339,7 @@ def test_records_deleted_before_the_crash_stay_deleted(original: Original) -> No
     assert (log.log_start_offset, log.log_end_offset) == (beyond, beyond)
 
 
-def test_a_clean_stop_needs_no_reading(original: Original) -> None:
+def test_start_after_a_clean_stop_does_not_read_the_data(original: Original) -> None:
     image = original.image()
     log = open_at(image, CONFIG)
     expected = state(log)

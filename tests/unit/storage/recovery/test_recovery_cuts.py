@@ -1,5 +1,5 @@
-"""What recovery cuts off a log is not lost: all but a torn last batch is kept as a stray, where every whole batch can
-be found again.
+"""Recovery keeps everything that it cuts from a log as a stray, except a torn last batch. Every whole batch can be
+found again.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def recover(original: Original, image: Path) -> tuple[list[bytes], list[bytes]]:
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(3600)
-def test_of_a_log_with_one_bad_batch_every_other_batch_is_in_the_log_or_in_the_stray(original: Original) -> None:
-    """Each batch in turn, damaged in its records."""
+def test_recovery_of_one_bad_batch_keeps_every_other_batch_in_the_log_or_the_stray(original: Original) -> None:
+    """Damages the records of each batch in turn."""
     everything = places(original)
     for number in range(0, len(everything), 1 if is_long() else 23):
         name, position, size = everything[number]
@@ -87,7 +87,7 @@ def test_of_a_log_with_one_bad_batch_every_other_batch_is_in_the_log_or_in_the_s
 
 @pytest.mark.fuzz
 @pytest.mark.timeout(3600)
-def test_a_batch_whose_length_reaches_past_the_end_is_no_torn_batch_where_others_follow(original: Original) -> None:
+def test_batch_with_a_length_past_the_end_is_not_torn_if_others_follow(original: Original) -> None:
     everything = places(original)
     last_name = everything[-1][0]
     in_last = [number for number, place in enumerate(everything) if place[0] == last_name]
@@ -121,7 +121,7 @@ def test_a_last_batch_with_a_wrong_checksum_is_kept(original: Original) -> None:
     assert file.stat().st_size == size and stray.count_records() == 0
 
 
-def test_space_that_was_never_written_is_cut_without_a_stray(tmp_path: Path) -> None:
+def test_preallocated_space_is_cut_without_a_stray(tmp_path: Path) -> None:
     log = open_at(tmp_path / "log" / "orders-0")
     append(log, a_batch(3))
     log.close(clean=False)
@@ -131,7 +131,7 @@ def test_space_that_was_never_written_is_cut_without_a_stray(tmp_path: Path) -> 
     assert strays_in(tmp_path / "log") == []
 
 
-def test_damage_is_told_with_the_place_of_what_was_kept(original: Original) -> None:
+def test_damage_report_names_the_stray(original: Original) -> None:
     image = original.image()
     name, position, size = places(original)[-2]
     flip(image / name, position + size - 1)
@@ -143,7 +143,7 @@ def test_damage_is_told_with_the_place_of_what_was_kept(original: Original) -> N
     assert f"cut {size + len(original.batches[-1])} bytes from byte {position} on" in str(damage)
 
 
-def test_without_space_for_what_would_be_cut_nothing_is_cut(
+def test_recovery_cuts_nothing_if_there_is_no_space_for_the_stray(
     original: Original, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     image = original.image("orders-0")
