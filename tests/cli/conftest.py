@@ -1,7 +1,7 @@
-"""The program run as a user runs it: a process of its own, a real broker, an empty home.
+"""Runs the program as a user does: in its own process, with a real broker and an empty home directory.
 
-`headrace` runs are forked from a process that has loaded the program (tests/support/programs.py); what the examples and
-the terminal tests start is the installed command itself.
+Calls of `headrace` fork a process that has loaded the program (tests/support/programs.py). The examples and the
+terminal tests start the installed command itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def headrace(running: RunningBroker, programs: Programs, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def topic(running: RunningBroker) -> str:
-    """A topic of three partitions of its own."""
+    """A new topic with three partitions."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     name = unique("orders")

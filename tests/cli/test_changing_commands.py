@@ -1,4 +1,4 @@
-"""Commands that change something report it: a sentence for people, `-o json` and `-o yaml` for programs."""
+"""Commands that change something report it: as a sentence for people, with `-o json` and `-o yaml` for programs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.cli.support.reference import commands
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Run
 
-# They run until they are stopped, or print text that is made for a shell.
+# They run until they are stopped, or print text for a shell.
 WITHOUT_A_RESULT = {"start", "up", "demo wordcount", "pipeline run", "mirror run", "kafka", "completion"}
 
 
-def test_every_command_with_a_result_has_it_as_json() -> None:
+def test_every_command_with_a_result_prints_it_as_json() -> None:
     without = {name for name, command in commands() if not any(p.name == "output" for p in command.params)}
     assert without == WITHOUT_A_RESULT
 
@@ -76,7 +76,7 @@ def test_contexts_as_json(headrace: Run) -> None:
     assert json_of(headrace, "context", "rm", "here", "--yes") == {**made, "current": False, "done": True}
 
 
-def test_the_question_is_not_part_of_the_result(headrace: Run, topic: str) -> None:
+def test_confirmation_question_is_not_part_of_the_output(headrace: Run, topic: str) -> None:
     ran = headrace("topics", "rm", topic, "-o", "json", stdin="y\n")
     assert ran.out.startswith("[")
     assert ran.json == [{"topic": topic, "partitions": 3, "records": 0, "done": True}]
@@ -84,7 +84,7 @@ def test_the_question_is_not_part_of_the_result(headrace: Run, topic: str) -> No
     assert f"Delete {topic} for good?" in ran.err
 
 
-def test_a_new_transaction_is_ended_as_json(headrace: Run, running: RunningBroker, topic: str) -> None:
+def test_ending_a_transaction_reports_it_as_json(headrace: Run, running: RunningBroker, topic: str) -> None:
     producer = Producer({"bootstrap.servers": running.bootstrap, "transactional.id": f"t-{topic}"})
     producer.init_transactions(10)
     producer.begin_transaction()
@@ -95,7 +95,7 @@ def test_a_new_transaction_is_ended_as_json(headrace: Run, running: RunningBroke
 
 
 @pytest.mark.parametrize("word", ["config", "topic"])
-def test_files_that_were_written_as_json(headrace: Run, word: str) -> None:
+def test_written_files_are_reported_as_json(headrace: Run, word: str) -> None:
     command = ("configs", "init", "here") if word == "config" else ("pipeline", "init", "here")
     written = json_of(headrace, *command)
     assert written

@@ -1,4 +1,4 @@
-"""`--command-config`: commands and Kafka's tools on a cluster that wants TLS and a client's certificate."""
+"""`--command-config`: commands and Kafka's tools on a cluster that requires TLS and client certificates."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def file(request: pytest.FixtureRequest, authority: Authority, secured: RunningB
     return path
 
 
-def test_headrace_commands(headrace: Run, secured: RunningBroker, file: Path) -> None:
+def test_headrace_commands_use_the_client_certificate(headrace: Run, secured: RunningBroker, file: Path) -> None:
     where = ("-b", secured.bootstrap, "--command-config", str(file))
     topic = file.parent.name.replace("[", "-").replace("]", "")
     assert headrace("topics", "create", topic, *where).code == 0
@@ -69,7 +69,7 @@ def test_headrace_commands(headrace: Run, secured: RunningBroker, file: Path) ->
     assert "through TLS" in headrace("doctor", *where, "--watch-lag", "0").out
 
 
-def test_kafka_tools(headrace: Run, secured: RunningBroker, file: Path) -> None:
+def test_kafka_tools_use_the_client_certificate(headrace: Run, secured: RunningBroker, file: Path) -> None:
     where = ("--bootstrap-server", secured.bootstrap, "--command-config", str(file))
     topic = "tools-" + file.parent.name
     made = headrace("kafka", "topics", *where, "--create", "--topic", topic)
@@ -81,26 +81,28 @@ def test_kafka_tools(headrace: Run, secured: RunningBroker, file: Path) -> None:
     assert read.out.strip() == "one"
 
 
-def test_a_context_keeps_the_file(headrace: Run, secured: RunningBroker, file: Path, tmp_path: Path) -> None:
+def test_context_stores_the_command_config_file(
+    headrace: Run, secured: RunningBroker, file: Path, tmp_path: Path
+) -> None:
     env = {"HEADRACE_CONFIG": str(tmp_path / "config.yaml"), "HEADRACE_BOOTSTRAP": ""}
     assert headrace("context", "add", "safe", secured.bootstrap, "--command-config", str(file), env=env).code == 0
     assert headrace("topics", "ls", env=env).code == 0
     assert headrace("topics", "ls", "-b", "safe", env=env).code == 0
 
 
-def test_without_the_file_the_error_says_what_to_set(headrace: Run, secured: RunningBroker) -> None:
+def test_error_without_command_config_names_the_missing_setting(headrace: Run, secured: RunningBroker) -> None:
     ran = headrace("topics", "ls", "-b", secured.bootstrap)
     assert ran.code == 1
     assert "speaks TLS: set security.protocol=SSL for this client" in ran.err
 
 
-def test_a_file_that_is_not_there_is_named(headrace: Run, secured: RunningBroker) -> None:
+def test_missing_command_config_file_is_named(headrace: Run, secured: RunningBroker) -> None:
     ran = headrace("topics", "ls", "-b", secured.bootstrap, "--command-config", "nowhere.properties")
     assert ran.code == 1
     assert "cannot read nowhere.properties: No such file" in ran.err
 
 
-def test_the_doctor_warns_about_a_certificate_that_ends_soon(
+def test_doctor_warns_about_a_certificate_that_expires_soon(
     headrace: Run, authority: Authority, tmp_path: Path
 ) -> None:
     issued = authority.issue("short", days=5)

@@ -36,8 +36,8 @@ def tool(running: RunningBroker, programs: Programs, tmp_path: Path) -> Tool:
     return run
 
 
-def test_a_group_that_found_nothing_reads_what_comes_afterwards(tool: Tool, topic: str) -> None:
-    """As with Kafka's consumer, the group's position in a partition without records is committed too."""
+def test_group_that_read_an_empty_topic_reads_later_records(tool: Tool, topic: str) -> None:
+    """As in Kafka's consumer, the group also commits its offset in a partition without records."""
     read = ("console_consumer", "--topic", topic, "--group", f"late-{topic}", "--timeout-ms", "4000")
     assert tool(*read).out == ""
     tool("console_producer", "--topic", topic, stdin="one\ntwo\nthree\n")
@@ -61,7 +61,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def test_records_that_no_broker_took_are_an_error(started: Callable[..., subprocess.Popen[str]]) -> None:
+def test_undelivered_records_are_an_error(started: Callable[..., subprocess.Popen[str]]) -> None:
     with broker() as mortal:
         words = ("--bootstrap-server", mortal.bootstrap, "--topic", "t", "--sync")
         writer = started("console_producer", *words, "--command-property", "delivery.timeout.ms=4000")
@@ -74,7 +74,7 @@ def test_records_that_no_broker_took_are_an_error(started: Callable[..., subproc
     assert "a record for t was not written" in err
 
 
-def test_a_reader_whose_broker_went_away_fails(started: Callable[..., subprocess.Popen[str]]) -> None:
+def test_consumer_fails_when_its_broker_stops(started: Callable[..., subprocess.Popen[str]]) -> None:
     with broker() as mortal:
         address = ("--bootstrap-server", mortal.bootstrap, "--topic", "t")
         started("console_producer", *address).communicate("one\n", timeout=60)
@@ -87,7 +87,7 @@ def test_a_reader_whose_broker_went_away_fails(started: Callable[..., subprocess
     assert "no broker answers any more" in err
 
 
-def test_a_group_that_takes_longer_to_form_than_the_time_out_is_an_error(tool: Tool) -> None:
+def test_time_out_while_joining_the_group_is_an_error(tool: Tool) -> None:
     with broker({"group.initial.rebalance.delay.ms": "5000"}) as slow:
         tool("console_producer", "--topic", "t", stdin="one\n", bootstrap=slow.bootstrap)
         read = ("console_consumer", "--topic", "t", "--from-beginning", "--timeout-ms")
@@ -97,7 +97,7 @@ def test_a_group_that_takes_longer_to_form_than_the_time_out_is_an_error(tool: T
         assert tool(*read, "20000", "--max-messages", "1", bootstrap=slow.bootstrap).out == "one\n"
 
 
-def test_a_partition_that_the_topic_does_not_have_is_named(tool: Tool, topic: str) -> None:
+def test_missing_partition_is_named(tool: Tool, topic: str) -> None:
     ran = tool("console_consumer", "--topic", topic, "--partition", "7", "--timeout-ms", "5000")
     assert ran.code == 1
     assert f"topic '{topic}' has partitions 0 to 2, not 7" in ran.err

@@ -1,4 +1,4 @@
-"""The doctor: each thing that goes wrong is told as it is, with what to do. Real brokers, real clients."""
+"""`headrace doctor` reports each problem with its remedy. With real brokers and clients."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.support import small_disk
 from tests.support.clock import wait_for
 
 
-def test_the_doctor_finds_a_healthy_cluster_well(headrace: Run) -> None:
+def test_doctor_finds_no_problem_in_a_healthy_cluster(headrace: Run) -> None:
     ran = headrace("doctor", "--watch-lag", "0", "-o", "json")
     assert [row["check"] for row in ran.json if row["state"] == "fail"] == []
     assert ran.code == 0
 
 
-def test_the_doctor_tells_what_cannot_work_and_what_to_do(headrace: Run, tmp_path: Path) -> None:
+def test_doctor_reports_unreachable_addresses_with_remedies(headrace: Run, tmp_path: Path) -> None:
     nothing = headrace("doctor", "-b", "127.0.0.1:1")
     assert (nothing.code, "nothing listens on 127.0.0.1:1" in nothing.out, "do: " in nothing.out) == (1, True, True)
     with broker({"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}) as elsewhere:
@@ -38,7 +38,7 @@ def test_the_doctor_tells_what_cannot_work_and_what_to_do(headrace: Run, tmp_pat
     assert "advertised.listeners" in ran.out
 
 
-def test_the_doctor_knows_too_few_replicas_and_a_clock_ahead(headrace: Run, topic: str) -> None:
+def test_doctor_finds_too_few_replicas_and_records_in_the_future(headrace: Run, topic: str) -> None:
     ahead_ms = int(time.time() * 1000) + 1_800_000
     headrace("configs", "set", f"topic/{topic}", "min.insync.replicas=2")
     headrace("produce", topic, "-F", "json", "--acks", "1", stdin=f'{{"value": "x", "timestamp": {ahead_ms}}}')
@@ -52,7 +52,7 @@ def test_the_doctor_knows_too_few_replicas_and_a_clock_ahead(headrace: Run, topi
 
 @pytest.fixture
 def tls_port(tmp_path: Path) -> Iterator[int]:
-    """A port where TLS is spoken."""
+    """A port with a TLS server."""
     pem, cert = tmp_path / "server.pem", tmp_path / "cert.pem"
     request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "1"]
     made = subprocess.run([*request, "-keyout", str(pem), "-out", str(cert)], capture_output=True, check=False)
@@ -77,7 +77,7 @@ def tls_port(tmp_path: Path) -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_the_doctor_knows_a_wrong_security_protocol_either_way(
+def test_doctor_finds_a_wrong_security_protocol_in_both_directions(
     headrace: Run, running: RunningBroker, tls_port: int, tmp_path: Path
 ) -> None:
     ran = headrace("doctor", "-b", f"127.0.0.1:{tls_port}", "--timeout", "2")
@@ -100,7 +100,7 @@ def own() -> Iterator[RunningBroker]:
         yield started
 
 
-def test_the_doctor_compares_clocks(headrace: Run, own: RunningBroker) -> None:
+def test_doctor_compares_clocks(headrace: Run, own: RunningBroker) -> None:
     env = {"HEADRACE_BOOTSTRAP": own.bootstrap}
     partitions = own.broker.parts.partitions
     headrace("topics", "create", "orders", env=env)
@@ -112,7 +112,7 @@ def test_the_doctor_compares_clocks(headrace: Run, own: RunningBroker) -> None:
 
 
 @pytest.mark.skipif(small_disk.why_not() is not None, reason=str(small_disk.why_not()))
-def test_the_doctor_knows_a_disk_that_is_nearly_full(headrace: Run, tmp_path: Path) -> None:
+def test_doctor_finds_a_disk_that_is_nearly_full(headrace: Run, tmp_path: Path) -> None:
     with (
         small_disk.SmallDisk(tmp_path / "disk", megabytes=64) as disk,
         broker(data_dir=disk.directory / "data") as running,
@@ -135,7 +135,7 @@ def test_the_doctor_knows_a_disk_that_is_nearly_full(headrace: Run, tmp_path: Pa
 
 
 def member(bootstrap: str, group: str, client: str, **more: str) -> Consumer:
-    """A consumer of `work` that has its partitions."""
+    """A consumer of `work` with assigned partitions."""
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "client.id": client, "enable.auto.commit": False}
     consumer = Consumer({**settings, **more})
     consumer.subscribe(["work"])
@@ -147,8 +147,8 @@ def polled_until(consumer: Consumer, done: Callable[[], bool]) -> None:
     wait_for(lambda: [consumer.poll(0.05)] and done(), "the consumer to get that far", poll=0)
 
 
-def test_the_doctor_tells_why_a_group_rebalances(headrace: Run, own: RunningBroker) -> None:
-    """It waits for a member that does not poll; another has come and gone again and again."""
+def test_doctor_explains_why_a_group_rebalances(headrace: Run, own: RunningBroker) -> None:
+    """The group waits for a member that does not poll. Another member has joined and left repeatedly."""
     env = {"HEADRACE_BOOTSTRAP": own.bootstrap}
     headrace("topics", "create", "work", "-p", "2", env=env)
     patience = {"session.timeout.ms": "6000", "max.poll.interval.ms": "61000"}
@@ -174,8 +174,8 @@ def test_the_doctor_tells_why_a_group_rebalances(headrace: Run, own: RunningBrok
     busy.close()
 
 
-def test_the_doctor_names_the_member_that_has_yet_to_give_up_its_partitions(headrace: Run, own: RunningBroker) -> None:
-    """Of a group whose broker decides (KIP-848): one member has all partitions and does not poll, another came."""
+def test_doctor_names_the_member_that_has_not_revoked_its_partitions(headrace: Run, own: RunningBroker) -> None:
+    """In a group of the consumer protocol (KIP-848) one member has all partitions and does not poll; another joins."""
     env = {"HEADRACE_BOOTSTRAP": own.bootstrap}
     headrace("topics", "create", "work", "-p", "2", env=env)
     busy = member(own.bootstrap, "modern", "busy-one", **{"group.protocol": "consumer"})
@@ -194,8 +194,8 @@ def test_the_doctor_names_the_member_that_has_yet_to_give_up_its_partitions(head
     busy.close()
 
 
-def test_the_doctor_tells_why_lag_grows(headrace: Run, own: RunningBroker) -> None:
-    """One group without members, one that commits nothing, one that is slower than what comes."""
+def test_doctor_explains_why_lag_grows(headrace: Run, own: RunningBroker) -> None:
+    """One group has no members, one commits nothing, one is slower than the producer."""
     env = {"HEADRACE_BOOTSTRAP": own.bootstrap}
     headrace("topics", "create", "work", "-p", "2", env=env)
     headrace("produce", "work", "first", "second", "third", "-p", "0", env=env)

@@ -1,6 +1,6 @@
-"""The documents' lines, typed in their order, with nothing else.
+"""Runs the commands of the documentation in their order, without any others.
 
-On the documents' ports when they are free, else on others; the data always goes to a directory of the test.
+Uses the documented ports if they are free, otherwise others. The data always goes to a directory of the test.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def ports(tmp_path: Path) -> Iterator[tuple[int, int]]:
             process.wait(30)
 
 
-def test_the_lines_of_the_documents_work_in_their_order(ports: tuple[int, int]) -> None:
+def test_commands_of_the_documentation_work_in_order(ports: tuple[int, int]) -> None:
     zookeeper, broker = ports
 
     def typed(line: str, stdin: str = "") -> str:
@@ -99,5 +99,5 @@ def test_the_lines_of_the_documents_work_in_their_order(ports: tuple[int, int]) 
         "--property key.deserializer=org.apache.kafka.common.serialization.StringDeserializer "
         "--property value.deserializer=org.apache.kafka.common.serialization.LongDeserializer"
     )
-    # The documents' reader runs until it is stopped; here it stops after the one record there is.
+    # The documented consumer runs until it is stopped. Here it stops after one record.
     assert typed(consumer + " --max-messages 1") == "kafka\t1\n"

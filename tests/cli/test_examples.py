@@ -1,4 +1,4 @@
-"""Every example in the help works, run by a shell in the order of the page; the page is the one in docs."""
+"""Every example in the help works in a shell, in the order of docs/cli.md. The page is up to date."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_every_command_has_an_example() -> None:
     assert without == []
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_cli_page_is_up_to_date() -> None:
     assert main(["--check"]) == 0
 
 
-# These change what other examples speak of, so each runs alone; the rest run side by side.
+# These change objects of other examples, so each runs alone. The others run in parallel.
 ALONE = {"topics create", "topics rm", "topics grow", "groups reset", "groups rm", "transactions end"}
 
 
@@ -66,7 +66,7 @@ def together(
     sorted(EXAMPLES, key=lambda pair: pair[0] in ALONE),  # type: ignore[index]
     ids=lambda text: text,
 )
-def test_the_example_works(
+def test_help_example_works(
     prepared: RunningBroker,
     together: dict[str, Future[subprocess.CompletedProcess[str]]],
     tmp_path: Path,
@@ -93,7 +93,7 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         dirs.set_aside("payments", 0, "a test needs it", now_ms=NOW_MS)
         dirs.close()
     if name == "start":
-        # It says so when it serves, and goes on until it is told to stop; then it ends well.
+        # It prints a line when it serves, runs until SIGTERM, and exits with 0.
         stop = "server=$!; until grep -q . out; do sleep 0.1; done; kill $server; wait $server"
         example = f"{example} > out & {stop}"
     if name in ("context use", "context rm"):
@@ -110,7 +110,7 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
 
 
 def prepare(running: RunningBroker, name: str) -> None:
-    """What the examples speak of: orders with records, the group billing, the transactional id payments-1."""
+    """Creates the objects of the examples: orders with records, the group billing, the transactional id payments-1."""
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 

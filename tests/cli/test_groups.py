@@ -1,4 +1,4 @@
-"""Groups, transactions, completion, the bench: what they tell."""
+"""Commands for groups and transactions, shell completion, and the benchmark."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
     assert (missing.code, "does not exist" in missing.err) == (1, True)
 
 
-def test_partitions_without_a_committed_offset_count_as_unread(
-    headrace: Run, running: RunningBroker, topic: str
-) -> None:
+def test_partitions_without_a_committed_offset_count_as_lag(headrace: Run, running: RunningBroker, topic: str) -> None:
     group = f"g-{topic}"
     for partition, values in (("0", "ab"), ("1", "abcde"), ("2", "ab")):
         headrace("produce", topic, *values, "-p", partition)
     headrace("topics", "empty", topic, "--before", "1", "--yes")
-    # Joins and reads nothing: its partitions are assigned, no offset is committed.
+    # Joins without reading: it has partitions, but commits no offset.
     consumer = Consumer({"bootstrap.servers": running.bootstrap, "group.id": group, "enable.auto.commit": False})
     consumer.subscribe([topic])
     try:
@@ -59,9 +57,7 @@ def test_partitions_without_a_committed_offset_count_as_unread(
     assert line.split()[3:] == ["–", "2", "1"]
 
 
-def test_share_groups_are_described_measured_moved_and_deleted(
-    headrace: Run, running: RunningBroker, topic: str
-) -> None:
+def test_share_groups_are_described_reset_and_deleted(headrace: Run, running: RunningBroker, topic: str) -> None:
     group = f"s-{topic}"
     assert headrace("configs", "set", f"group/{group}", "share.auto.offset.reset=earliest", "--yes").code == 0
     headrace("produce", topic, *"abc", "-p", "0")
@@ -126,7 +122,7 @@ def test_an_open_transaction_is_listed_described_and_ended(headrace: Run, runnin
     assert "Did you mean 'till-1'?" in headrace("transactions", "describe", "till-2").err
 
 
-def test_the_shell_completes_commands_and_live_names(headrace: Run, topic: str) -> None:
+def test_completion_offers_commands_and_names_of_the_cluster(headrace: Run, topic: str) -> None:
     def completed(*words: str) -> list[str]:
         env = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         return headrace(env=env).out.split()
@@ -139,8 +135,8 @@ def test_the_shell_completes_commands_and_live_names(headrace: Run, topic: str) 
     assert headrace("completion", "tcsh").code == 2
 
 
-def test_a_real_shell_offers_the_live_names(running: RunningBroker, topic: str, tmp_path: Path) -> None:
-    """What the tab key runs: the function that `headrace completion bash` binds."""
+def test_bash_completion_offers_names_of_the_cluster(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+    """Calls the function that `headrace completion bash` binds to the tab key."""
     script = f"""
         eval "$(headrace completion bash)"
         bound=$(complete -p headrace | sed 's/.*-F \\([^ ]*\\).*/\\1/')
@@ -155,7 +151,7 @@ def test_a_real_shell_offers_the_live_names(running: RunningBroker, topic: str, 
 
 
 @pytest.mark.needs("zsh")
-def test_the_tab_key_in_zsh_offers_commands_topics_and_groups(
+def test_zsh_completion_offers_commands_topics_and_groups(
     headrace: Run, running: RunningBroker, topic: str, tmp_path: Path
 ) -> None:
     group = f"g-{topic}"
@@ -176,7 +172,7 @@ def test_the_tab_key_in_zsh_offers_commands_topics_and_groups(
     shell.close(force=True)
 
 
-def test_the_bench_measures_and_cleans_up(headrace: Run) -> None:
+def test_bench_measures_and_deletes_its_topic(headrace: Run) -> None:
     found = headrace("bench", "produce", "-n", "500", "-o", "json").json
     assert (found["records"], found["records_per_s"] > 0) == (500, True)
     assert headrace("bench", "consume", "-n", "500", "-o", "json").json["records"] == 500

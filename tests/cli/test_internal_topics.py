@@ -1,4 +1,4 @@
-"""Topics that brokers and tools keep their state in are deleted only with a flag, and the command says what is lost."""
+"""Commands delete internal topics only with a flag, and say what is lost."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_kafka_topics_delete_needs_delete_internal_and_says_what_is_lost(running
     assert topics(running) == set()
 
 
-def test_the_broker_itself_deletes_what_it_is_asked_to_as_kafka_does(running: RunningBroker) -> None:
+def test_broker_deletes_an_internal_topic_on_request_like_kafka(running: RunningBroker) -> None:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     for future in admin.delete_topics(list(LOST)).values():
         future.result(30)

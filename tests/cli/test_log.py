@@ -1,4 +1,4 @@
-"""`headrace log` names the first bad byte of a damaged file, and repairs it the way a broker would."""
+"""`headrace log` names the first bad byte of a damaged file, and repairs it as a broker does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def rich(tmp_path: Path) -> Path:
-    """A log of several segments that has every kind of file, each with entries."""
+    """A log of several segments with every type of file, each with entries."""
     log = open_at(tmp_path / "data" / "orders-0", LogConfig(segment_bytes=1500, index_interval_bytes=100))
     for at in range(12):
         batch = a_batch(2, value=bytes(80), timestamps=[NOW_MS + at] * 2, producer=(7, 0, 2 * at), transactional=True)
@@ -55,14 +55,14 @@ def headrace_log(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_whole_log_is_dumped_and_found_whole(data: Path) -> None:
+def test_intact_log_is_dumped_and_verified(data: Path) -> None:
     dumped = headrace_log("dump", str(data), "--records", "-o", "json")
     assert [row["offset"] for row in json.loads(dumped.stdout)["orders-0"]["batches"]] == list(range(3 * BATCHES))
     assert headrace_log("verify", str(data)).returncode == 0
 
 
 @pytest.mark.parametrize("byte", [0, 80], ids=["in the offset", "in a record"])
-def test_a_flipped_byte_is_named_and_cut(data: Path, byte: int) -> None:
+def test_flipped_byte_is_named_and_recovery_truncates_there(data: Path, byte: int) -> None:
     file = data / "orders-0" / f"{0:020d}.log"
     content = bytearray(file.read_bytes())
     third = len(content) // BATCHES * 2
@@ -99,7 +99,7 @@ def shortened(by: int) -> Callable[[Path], None]:
     return lambda path: os.truncate(path, path.stat().st_size - by)
 
 
-# (section of the dump, file, harm, the byte that must be named)
+# (section of the dump, file, damage, expected position of the first bad byte)
 HARMS: list[tuple[str, str, Callable[[Path], None], int | Callable[[int], int]]] = [
     ("batches", "{}.log", shortened(1), lambda size: size - 78),
     ("index", "{}.index", flipped(8), 8),
@@ -124,7 +124,7 @@ HARMS: list[tuple[str, str, Callable[[Path], None], int | Callable[[int], int]]]
 
 
 @pytest.mark.parametrize(("section", "name", "harm", "byte"), HARMS)
-def test_the_first_bad_byte_of_every_kind_of_file_is_named_and_repaired(
+def test_first_bad_byte_of_every_file_type_is_named_and_repaired(
     rich: Path, section: str, name: str, harm: Callable[[Path], None], byte: int | Callable[[int], int]
 ) -> None:
     partition = rich / "orders-0"

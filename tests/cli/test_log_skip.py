@@ -1,4 +1,4 @@
-"""A batch whose records cannot be read: commands name it with its offsets, and `headrace log skip` takes it out."""
+"""Commands name a batch with unreadable records, and `headrace log skip` replaces it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_verify_and_recover_name_the_same_batches_and_recover_cuts_nothing(headr
     assert offsets_in(headrace, data) == [0, 1, 5, 6, 10, 11]
 
 
-def test_a_dry_run_says_what_would_be_lost_and_changes_nothing(headrace: Run, data: Path) -> None:
+def test_dry_run_reports_the_loss_and_changes_nothing(headrace: Run, data: Path) -> None:
     before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
     shown = headrace("log", "skip", str(data), "--dry-run", "-o", "json")
     assert shown.code == 0
@@ -59,7 +59,7 @@ def test_a_dry_run_says_what_would_be_lost_and_changes_nothing(headrace: Run, da
     assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
 
 
-def test_one_batch_is_taken_out_and_the_bytes_are_kept(headrace: Run, data: Path) -> None:
+def test_one_batch_is_replaced_and_its_bytes_are_kept(headrace: Run, data: Path) -> None:
     skipped = headrace("log", "skip", str(data / "orders-0"), "--offset", "3", "--yes")
     assert skipped.code == 0 and "orders-0: replaced 1 batch; the bytes are kept in " in skipped.err
     problems = headrace("log", "verify", str(data / "orders-0"), "-o", "json").json[0]["problems"]
@@ -68,7 +68,9 @@ def test_one_batch_is_taken_out_and_the_bytes_are_kept(headrace: Run, data: Path
     assert (stray["topic"], stray["first_offset"], stray["last_offset"], stray["records"]) == ("orders", 2, 4, 3)
 
 
-def test_all_of_a_log_directory_are_taken_out_and_verify_and_recover_agree(headrace: Run, data: Path) -> None:
+def test_all_unreadable_batches_of_a_directory_are_replaced_and_verify_and_recover_agree(
+    headrace: Run, data: Path
+) -> None:
     shutil.copytree(data / "orders-0", data / "orders-1")
     assert headrace("log", "skip", str(data), "--yes").code == 0
     assert headrace("log", "verify", str(data)).code == 0
@@ -82,7 +84,7 @@ def test_all_of_a_log_directory_are_taken_out_and_verify_and_recover_agree(headr
     assert again.code == 0 and "no unreadable batches" in again.out
 
 
-def test_without_yes_the_answer_decides(headrace: Run, data: Path) -> None:
+def test_without_yes_the_command_asks(headrace: Run, data: Path) -> None:
     refused = headrace("log", "skip", str(data), stdin="n\n")
     assert refused.code == 1 and "Replace 2 batches with 6 records by empty ones?" in refused.out + refused.err
     assert headrace("log", "verify", str(data)).code == 1
@@ -90,13 +92,13 @@ def test_without_yes_the_answer_decides(headrace: Run, data: Path) -> None:
     assert headrace("log", "verify", str(data)).code == 0
 
 
-def test_a_batch_that_can_be_read_is_never_taken_out(headrace: Run, data: Path) -> None:
+def test_readable_batch_is_never_replaced(headrace: Run, data: Path) -> None:
     refused = headrace("log", "skip", str(data / "orders-0"), "--offset", "5", "--yes")
     assert refused.code == 1 and "--offset 5: no unreadable batch" in refused.err
     assert offsets_in(headrace, data) == [0, 1, 5, 6, 10, 11]
 
 
-def test_a_log_with_other_damage_is_recovered_first(headrace: Run, data: Path) -> None:
+def test_log_with_other_damage_must_be_recovered_first(headrace: Run, data: Path) -> None:
     segment = next((data / "orders-0").glob("*.log"))
     with segment.open("ab") as file:
         file.write(b"torn")
@@ -106,14 +108,14 @@ def test_a_log_with_other_damage_is_recovered_first(headrace: Run, data: Path) -
     assert headrace("log", "skip", str(data), "--yes").code == 0
 
 
-def test_the_log_of_a_running_broker_is_left_alone(headrace: Run, running: RunningBroker, topic: str) -> None:
+def test_log_of_a_running_broker_is_not_changed(headrace: Run, running: RunningBroker, topic: str) -> None:
     assert headrace("produce", topic, "-p", "0", "a value").code == 0
     refused = headrace("log", "skip", str(running.data_dir), "--yes")
     assert refused.code == 1 and "is in use by headrace broker" in refused.err
 
 
 @pytest.mark.parametrize("damage", [Damage.GARBAGE, Damage.NOISE])
-def test_consume_names_topic_partition_offsets_and_the_way_past_the_batch(
+def test_consume_names_the_unreadable_batch_and_the_remedy(
     headrace: Run, running: RunningBroker, topic: str, damage: Damage
 ) -> None:
     server = Server("headrace", running.port)

@@ -1,4 +1,4 @@
-"""A name that does not exist is answered with the nearest one that does."""
+"""For a name that does not exist, commands suggest the nearest existing one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ CALLS = {
 
 
 @pytest.mark.parametrize("line", CALLS)
-def test_the_nearest_name_is_offered(line: str, headrace: Run, topic: str) -> None:
+def test_nearest_name_is_suggested(line: str, headrace: Run, topic: str) -> None:
     code, words = CALLS[line]
     ran = headrace(*line.format(t=topic).split())
     assert (ran.code, words in ran.err) == (code, True), ran
 
 
-def test_a_name_that_is_like_no_other_gets_no_suggestion(headrace: Run) -> None:
+def test_name_without_a_similar_one_gets_no_suggestion(headrace: Run) -> None:
     assert "Did you mean" not in headrace("zzzzzz").err
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
-def test_the_version_is_an_option_too(option: str, headrace: Run) -> None:
+def test_version_is_also_an_option(option: str, headrace: Run) -> None:
     assert headrace(option).out == headrace("version").out != ""

@@ -1,4 +1,4 @@
-"""Pipelines as a person at a terminal sees them: `pipeline status --watch`, and the demo of `make run`."""
+"""Pipelines in a terminal: `pipeline status --watch`, and the demo of `make run`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.test_terminal import at_a_terminal
 from tests.support.effort import is_long
 
 
-def test_status_is_drawn_again_until_it_is_interrupted(running: RunningBroker, tmp_path: Path) -> None:
+def test_status_watch_redraws_until_it_is_interrupted(running: RunningBroker, tmp_path: Path) -> None:
     writer = ProgressWriter(running.bootstrap, pytest.fail)
     flow = FlowProgress("orders", "checked", batch_id=7, lag=120)
     writer.publish(flow)
@@ -34,7 +34,7 @@ def test_status_is_drawn_again_until_it_is_interrupted(running: RunningBroker, t
     assert "Traceback" not in (screen.before or "")
 
 
-def test_a_piped_status_is_not_cut(running: RunningBroker, headrace: Run) -> None:
+def test_piped_status_is_not_truncated(running: RunningBroker, headrace: Run) -> None:
     error = "the broker said [red]no[/red] " + "word " * 60 + "end"
     writer = ProgressWriter(running.bootstrap, pytest.fail)
     writer.publish(FlowProgress("piped", "a-flow-with-a-long-name", batch_id=7, state=FAILED, last_error=error))
@@ -46,7 +46,7 @@ def test_a_piped_status_is_not_cut(running: RunningBroker, headrace: Run) -> Non
 
 
 @pytest.mark.skipif(not is_long(), reason="starts a broker and Spark (HEADRACE_EFFORT=long)")
-def test_the_demo_draws_its_table_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_demo_redraws_its_table_until_it_is_interrupted(tmp_path: Path) -> None:
     screen = pexpect.spawn(
         str(PROGRAMS / "headrace"),
         ["demo", "wordcount", "--data", str(tmp_path / "data")],

@@ -1,4 +1,4 @@
-"""Producing and consuming: lines, keys, documents, files, templates, filters, places."""
+"""`headrace produce` and `consume`: lines, keys, JSON documents, files, templates, filters, offsets and times."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headrace.testing import RunningBroker
 from tests.cli.conftest import Run, environment
 
 
-def test_lines_and_keyed_lines_come_back(headrace: Run, topic: str) -> None:
+def test_produced_lines_and_keyed_lines_are_consumed(headrace: Run, topic: str) -> None:
     assert "sent 2 records" in headrace("produce", topic, "-p", "1", stdin="one\ntwo\n").err
     assert headrace("produce", topic, "-K", "\\t", "-p", "1", stdin="alice\tten\n").code == 0
     assert headrace("consume", topic).out == "one\ntwo\nten\n"
     assert headrace("consume", topic, "-F", "%p/%o %k=%s\\n").out == "1/0 =one\n1/1 =two\n1/2 alice=ten\n"
 
 
-def test_documents_carry_key_headers_timestamp_and_partition(headrace: Run, topic: str) -> None:
+def test_json_documents_have_key_headers_timestamp_and_partition(headrace: Run, topic: str) -> None:
     record = '{"key": "k", "value": {"n": 7}, "headers": {"h": "x"}, "timestamp": 1700000000000, "partition": 2}\n'
     assert headrace("produce", topic, "-F", "json", stdin=record).code == 0
     [found] = headrace("consume", topic, "-o", "json").lines
@@ -32,7 +32,7 @@ def test_documents_carry_key_headers_timestamp_and_partition(headrace: Run, topi
     assert headrace("consume", topic, "--value", "hex").out == "7b226e223a377d\n"
 
 
-def test_a_wrong_document_is_named_by_line_and_column(headrace: Run, topic: str) -> None:
+def test_wrong_document_is_reported_with_line_and_column(headrace: Run, topic: str) -> None:
     ran = headrace("produce", topic, "-F", "json", stdin='{"value": "fine"}\n{"value": oops}\n')
     assert ran.code == 1
     assert "standard input line 2 column 11: not JSON" in ran.err
@@ -41,7 +41,7 @@ def test_a_wrong_document_is_named_by_line_and_column(headrace: Run, topic: str)
 
 
 @pytest.mark.parametrize("ending", ["ndjson", "csv", "parquet"])
-def test_what_is_exported_is_imported_again_unchanged(headrace: Run, topic: str, ending: str) -> None:
+def test_exported_records_are_imported_unchanged(headrace: Run, topic: str, ending: str) -> None:
     stdin = (
         '{"key": "a", "value": "text, \\"marks\\" and\\nlines", "headers": [["h", "1"], ["h", null]], "partition": 1}\n'
         '{"key": null, "value_base64": "/wA=", "timestamp": 1700000000123, "partition": 1}\n'
@@ -58,7 +58,7 @@ def test_what_is_exported_is_imported_again_unchanged(headrace: Run, topic: str,
     assert len(second) == 3
 
 
-def test_filters_choose_by_key_value_and_header(headrace: Run, topic: str) -> None:
+def test_filters_select_by_key_value_and_header(headrace: Run, topic: str) -> None:
     rows = [f'{{"key": "k{n}", "value": {{"n": {n}}}, "headers": {{"odd": "{n % 2}"}}}}' for n in range(6)]
     headrace("produce", topic, "-F", "json", "-p", "0", stdin="\n".join(rows))
 
@@ -71,7 +71,7 @@ def test_filters_choose_by_key_value_and_header(headrace: Run, topic: str) -> No
     assert (wrong.code, "is expected at column" in wrong.err) == (2, True)
 
 
-def test_places_are_offsets_and_times(headrace: Run, topic: str) -> None:
+def test_start_and_end_may_be_offsets_or_times(headrace: Run, topic: str) -> None:
     rows = [f'{{"value": "v{n}", "timestamp": {1700000000000 + n * 60000}, "partition": 0}}' for n in range(5)]
     headrace("produce", topic, "-F", "json", stdin="\n".join(rows))
 
@@ -87,7 +87,7 @@ def test_places_are_offsets_and_times(headrace: Run, topic: str) -> None:
     assert headrace("consume", topic, "--from", "whenever").code == 2
 
 
-def test_following_stops_after_the_count_or_an_idle_while(headrace: Run, topic: str) -> None:
+def test_follow_stops_after_the_count_or_when_idle(headrace: Run, topic: str) -> None:
     headrace("produce", topic, "a", "b", "c", "-p", "0")
     assert headrace("consume", topic, "-f", "--from", "beginning", "-n", "2").out == "a\nb\n"
     assert headrace("consume", topic, "-f", "--from", "beginning", "--idle", "0.5").out == "a\nb\nc\n"
@@ -100,14 +100,14 @@ def test_tombstones_and_dry_runs(headrace: Run, topic: str) -> None:
     assert (found["key"], found["value"]) == ("gone", None)
 
 
-def test_a_missing_topic_is_not_made_by_a_slip(headrace: Run, topic: str) -> None:
+def test_misspelled_topic_is_not_created(headrace: Run, topic: str) -> None:
     ran = headrace("produce", topic[:-1], "x")
     assert ran.code == 1
     assert f"Did you mean {topic!r}?" in ran.err
     assert headrace("consume", topic[:-1]).code == 1
 
 
-def test_following_a_topic_that_is_deleted_ends_with_a_word(headrace: Run, running: RunningBroker, topic: str) -> None:
+def test_follow_of_a_deleted_topic_ends_with_an_error(headrace: Run, running: RunningBroker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
@@ -118,7 +118,7 @@ def test_following_a_topic_that_is_deleted_ends_with_a_word(headrace: Run, runni
     assert (ran.code, ran.err) == (1, f"headrace: topic {topic!r} is no longer there\n")
 
 
-def test_what_does_not_fit_and_who_has_gone_are_no_stack_traces(
+def test_too_large_record_and_closed_pipe_give_no_stack_trace(
     headrace: Run, running: RunningBroker, topic: str, tmp_path: Path
 ) -> None:
     (tmp_path / "large").write_text("x" * 2_000_000)
@@ -137,8 +137,8 @@ def test_what_does_not_fit_and_who_has_gone_are_no_stack_traces(
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_help_that_nobody_reads_is_no_failure(unbuffered: str, tmp_path: Path) -> None:
-    """With and without a buffer: the write fails at once, or when what was printed is flushed."""
+def test_help_into_a_closed_pipe_is_no_error(unbuffered: str, tmp_path: Path) -> None:
+    """With and without buffering: the write fails at once, or when the output is flushed."""
     environ = {**environment(tmp_path, None), "PYTHONUNBUFFERED": unbuffered}
     kafka_topics = str(Path(__file__).parents[2] / "bin" / "kafka-topics.sh")
     nobody, output = os.pipe()
@@ -152,7 +152,7 @@ def test_help_that_nobody_reads_is_no_failure(unbuffered: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
-def test_closed_streams_are_no_failure(closed: str, running: RunningBroker, topic: str, tmp_path: Path) -> None:
+def test_closed_standard_streams_are_no_error(closed: str, running: RunningBroker, topic: str, tmp_path: Path) -> None:
     tools = Path(__file__).parents[2] / "bin"
     where = f"--bootstrap-server {running.bootstrap} --topic {topic}"
     consume = f"kafka-console-consumer.sh {where} --from-beginning --max-messages 1 --timeout-ms 20000"
@@ -165,7 +165,7 @@ def test_closed_streams_are_no_failure(closed: str, running: RunningBroker, topi
         assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), (line, ran)
 
 
-def test_a_start_beyond_the_end_is_told(headrace: Run, topic: str) -> None:
+def test_start_beyond_the_end_is_reported(headrace: Run, topic: str) -> None:
     headrace("produce", topic, "one", "two", "-p", "0")
     ran = headrace("consume", topic, "--from", "500")
     assert (ran.code, ran.out) == (0, "")

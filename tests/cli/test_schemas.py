@@ -1,4 +1,4 @@
-"""`headrace registry start` and `headrace schemas`, as a user and a script see them."""
+"""`headrace registry start` and `headrace schemas`, for users and scripts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_every_example_of_the_help_works(schemas: Run, server: RunningRegistry, 
     )
 
 
-def test_an_order_evolves_and_a_breaking_change_is_refused_with_the_reason(schemas: Run, tmp_path: Path) -> None:
+def test_compatible_change_is_registered_and_breaking_change_is_refused_with_the_reason(
+    schemas: Run, tmp_path: Path
+) -> None:
     assert schemas("register", "evolve-value", "order.avsc", "-o", "json").json["version"] == 1
     longer = {**ORDER, "fields": [ID, NOTE]}
     (tmp_path / "longer.avsc").write_text(json.dumps(longer))

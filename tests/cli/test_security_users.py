@@ -1,4 +1,4 @@
-"""Users before the first start, and users of a running broker: the commands, and the logins that follow."""
+"""Commands that add users before the first start and on a running broker, and the logins of these users."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def logs_in(running: RunningBroker, user: str, password: str, mechanism: str = "
         return False
 
 
-def test_add_user_on_a_new_directory_and_on_one_that_has_served(tmp_path: Path) -> None:
+def test_add_user_works_on_a_new_and_on_a_used_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     done = add_user("admin", "--data", data)
     assert done.returncode == 0, done.stderr
@@ -79,7 +79,7 @@ def test_add_user_on_a_new_directory_and_on_one_that_has_served(tmp_path: Path) 
         (("anna", "--iterations", "1000"), "x\n", "between 4096 and 16384"),
     ],
 )
-def test_a_wrong_user_is_one_sentence_and_nothing_is_written(
+def test_invalid_user_is_one_sentence_and_writes_nothing(
     tmp_path: Path, arguments: tuple[str, ...], stdin: str, words: str
 ) -> None:
     done = add_user(*arguments, "--data", tmp_path / "data", stdin=stdin)
@@ -127,7 +127,7 @@ def test_kafka_storage_format_adds_users(tmp_path: Path) -> None:
         "SCRAM-SHA-256=[name=x,password=s3cret,saltedpassword=AAAA]",
     ],
 )
-def test_a_wrong_credential_formats_nothing_and_is_not_repeated(tmp_path: Path, credential: str) -> None:
+def test_invalid_credential_formats_nothing_and_is_not_printed(tmp_path: Path, credential: str) -> None:
     done = storage("format", "-t", "x" * 22, "-c", properties(tmp_path), "--add-scram", credential)
     assert done.returncode == 1
     assert "s3cret" not in done.stdout + done.stderr
@@ -136,7 +136,7 @@ def test_a_wrong_credential_formats_nothing_and_is_not_repeated(tmp_path: Path, 
 
 
 @pytest.mark.needs("kafka")
-def test_kafka_configs_of_ours_and_of_kafka(tmp_path: Path) -> None:
+def test_headrace_and_kafka_versions_of_kafka_configs_manage_users(tmp_path: Path) -> None:
     def ours(*arguments: str) -> str:
         return ran(ROOT / "bin/kafka-configs.sh", *arguments).stdout
 

@@ -1,4 +1,4 @@
-"""`headrace log strays` beside a real broker: what was set aside is listed, comes back, or is removed by name."""
+"""`headrace log strays` lists, restores and removes strays, with a real broker."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ EXPECTED = [(at, b"%d" % at) for at in range(100)]
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A lone broker's directory, stopped, with 100 records in `precious`, set aside, and an empty topic `other`."""
+    """Directory of a stopped standalone broker: the log of `precious` with 100 records is a stray; topic `other` is
+    empty."""
     with broker(data_dir=tmp_path / "data") as running:
         create(running.bootstrap, "precious")
         create(running.bootstrap, "other")
@@ -66,7 +67,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_stray_is_listed_and_comes_back_with_all_records(data: Path) -> None:
+def test_stray_is_listed_and_restored_with_all_records(data: Path) -> None:
     [row] = json.loads(strays("ls", str(data), "-o", "json").stdout)
     assert (row["topic"], row["partition"], row["kind"], row["records"]) == ("precious", 0, "log", 100)
     assert (row["first_offset"], row["last_offset"], row["why"]) == (0, 99, "a test says so")
@@ -83,7 +84,7 @@ def test_a_stray_is_listed_and_comes_back_with_all_records(data: Path) -> None:
     assert strays_in(data) == []
 
 
-def test_a_stray_is_restored_into_another_topic_and_the_topic_goes_on(data: Path) -> None:
+def test_stray_is_restored_into_another_topic_that_still_accepts_records(data: Path) -> None:
     with broker_process(data_dir=data) as running:
         assert consume(running.bootstrap, "precious", 0) == []
         refused = strays("restore", str(data), "precious-0", "--to", "other", "--yes")
@@ -99,7 +100,7 @@ def test_a_stray_is_restored_into_another_topic_and_the_topic_goes_on(data: Path
         assert consume(running.bootstrap, "other", 150) == [(at, b"%d" % at) for at in range(150)]
 
 
-def test_a_place_that_holds_records_is_refused_with_the_way_out(data: Path) -> None:
+def test_restore_over_existing_records_is_refused_with_a_remedy(data: Path) -> None:
     with broker(data_dir=data) as running:
         produce(running.bootstrap, "precious", range(3))
     refused = strays("restore", str(data), "precious-0", "--yes")
@@ -107,7 +108,7 @@ def test_a_place_that_holds_records_is_refused_with_the_way_out(data: Path) -> N
     assert "--to TOPIC" in refused.stderr and len(strays_in(data)) == 1
 
 
-def test_a_stray_is_removed_only_by_its_full_name_or_with_yes(data: Path) -> None:
+def test_stray_is_removed_only_by_its_full_name_or_with_yes(data: Path) -> None:
     [stray] = strays_in(data)
     kept = strays("rm", str(data), "precious-0", answer="precious-0\n")
     assert kept.returncode == 1 and "is kept" in kept.stderr and stray.path.exists()
@@ -118,8 +119,8 @@ def test_a_stray_is_removed_only_by_its_full_name_or_with_yes(data: Path) -> Non
     assert strays("ls", str(data)).stdout.strip() == f"no strays in {data}"
 
 
-def test_a_broker_whose_store_lost_a_topic_says_that_it_set_the_log_aside(tmp_path: Path) -> None:
-    """The log on disk is of a topic id that the cluster does not know; an ordinary producer then creates the name."""
+def test_broker_reports_a_log_that_it_set_aside_because_its_topic_is_unknown(tmp_path: Path) -> None:
+    """The log on disk has a topic id that the cluster does not know. Then a producer creates a topic with this name."""
     data = tmp_path / "data"
     with broker_process(data_dir=data) as running:
         create(running.bootstrap, "kept")
@@ -151,7 +152,7 @@ def test_the_doctor_and_the_metrics_name_strays(data: Path) -> None:
     assert "headrace_stray_logs 1" in text and f"headrace_stray_bytes {stray.size_bytes()}" in text
 
 
-def test_a_stray_is_dumped_and_checked_as_a_log_but_not_recovered(data: Path) -> None:
+def test_stray_can_be_dumped_and_verified_but_not_recovered(data: Path) -> None:
     [stray] = strays_in(data)
     log = [str(Path(sys.executable).with_name("headrace")), "log"]
 

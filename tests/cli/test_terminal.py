@@ -1,4 +1,4 @@
-"""What a person at a terminal gets: boxes, questions, a table that moves."""
+"""Output in a terminal: boxes, confirmations, live tables, progress bars."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def at_a_terminal(
 
 
 def test_tables_have_boxes(running: RunningBroker, topic: str, tmp_path: Path) -> None:
-    # Wide enough for the longest name that a topic may have: other tests make topics here too.
+    # Wide enough for the longest topic name, because other tests also create topics here.
     screen = at_a_terminal(running, tmp_path, "topics", "ls", columns=400)
     screen.expect(pexpect.EOF)
     assert "┃" in (screen.before or "")
     assert topic in (screen.before or "")
 
 
-def test_what_does_not_fit_side_by_side_is_a_paragraph(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+def test_row_that_does_not_fit_the_terminal_is_a_paragraph(running: RunningBroker, topic: str, tmp_path: Path) -> None:
     screen = at_a_terminal(running, tmp_path, "topics", "ls", columns=40)
     screen.expect(pexpect.EOF)
     assert re.search(rf"topic +{topic}\r\n", screen.before or "")
@@ -35,7 +35,7 @@ def test_what_does_not_fit_side_by_side_is_a_paragraph(running: RunningBroker, t
     assert "┃" not in (screen.before or "")
 
 
-def test_a_topic_is_deleted_after_a_yes(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+def test_topic_is_deleted_after_confirmation(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
     screen = at_a_terminal(running, tmp_path, "topics", "rm", topic)
     screen.expect("for good\\?")
     screen.sendline("y")
@@ -43,7 +43,7 @@ def test_a_topic_is_deleted_after_a_yes(running: RunningBroker, topic: str, tmp_
     assert topic not in headrace("topics", "ls").out
 
 
-def test_a_question_is_left_by_ctrl_c(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+def test_ctrl_c_cancels_a_confirmation(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
     screen = at_a_terminal(running, tmp_path, "topics", "rm", topic)
     screen.expect("for good\\?")
     screen.sendintr()
@@ -53,7 +53,9 @@ def test_a_question_is_left_by_ctrl_c(running: RunningBroker, topic: str, tmp_pa
     assert topic in headrace("topics", "ls").out
 
 
-def test_lag_moves_until_it_is_interrupted(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+def test_lag_watch_redraws_until_it_is_interrupted(
+    running: RunningBroker, topic: str, tmp_path: Path, headrace: Run
+) -> None:
     group = f"w-{topic}"
     headrace("produce", topic, "a", "b", "-p", "0")
     headrace("consume", topic, "-g", group, "-n", "1")
@@ -66,12 +68,12 @@ def test_lag_moves_until_it_is_interrupted(running: RunningBroker, topic: str, t
     assert screen.exitstatus == 0
 
 
-def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
-    """Import, export and bench draw a bar in a terminal, and leave no trace of it; elsewhere there is none."""
+def test_long_work_shows_a_progress_bar(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+    """Import, export and bench draw a bar in a terminal and erase it at the end. Elsewhere there is none."""
     rows = 3000
     (tmp_path / "rows.ndjson").write_text("".join(f'{{"value": "row {n}", "partition": 0}}\n' for n in range(rows)))
     slowly = ("--rate", "2500")
-    # What comes slowly is exported slowly.
+    # A slow producer makes the export slow.
     whole = ("consume", topic, "--follow", "--from", "beginning", "-n", str(rows), "--to", "copy.csv")
     exported = at_a_terminal(running, tmp_path, *whole, cwd=tmp_path)
     sent = at_a_terminal(running, tmp_path, "produce", topic, "--file", "rows.ndjson", *slowly, cwd=tmp_path)
@@ -83,7 +85,7 @@ def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_p
     exported.expect(pexpect.EOF)
     assert "\r\x1b[K" in (exported.before or "")
     assert len((tmp_path / "copy.csv").read_text().splitlines()) == rows + 1
-    # Seconds of work, so that there is a bar to see; then it is interrupted.
+    # Runs for seconds, so that a bar appears; then it is interrupted.
     bench = at_a_terminal(running, tmp_path, "bench", "latency", "-n", "60000")
     bench.expect(r"sending \[#+ +\] \d+%")
     bench.sendintr()
@@ -93,7 +95,7 @@ def test_long_work_shows_how_far_it_is(running: RunningBroker, topic: str, tmp_p
     assert "%" not in quiet.err
 
 
-def test_a_person_who_types_records_sees_no_bar(running: RunningBroker, topic: str, tmp_path: Path) -> None:
+def test_typed_records_show_no_progress_bar(running: RunningBroker, topic: str, tmp_path: Path) -> None:
     screen = at_a_terminal(running, tmp_path, "produce", topic)
     screen.sendline("one")
     screen.sendline("two")

@@ -1,4 +1,4 @@
-"""Topics, configurations, quotas and the cluster, as a user and a script see them."""
+"""Commands for topics, configurations, quotas, the cluster and contexts, for users and scripts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_topic_is_created_listed_grown_and_deleted(headrace: Run) -> None:
     assert "life" not in [row["topic"] for row in headrace("topics", "ls", "-o", "json").json]
 
 
-def test_a_dangerous_command_asks_and_no_changes_nothing(headrace: Run, topic: str) -> None:
+def test_dangerous_command_asks_and_answer_no_changes_nothing(headrace: Run, topic: str) -> None:
     refused = headrace("topics", "rm", topic, stdin="n\n")
     assert refused.code == 1
     assert "for good?" in refused.err
@@ -38,7 +38,7 @@ def test_an_unknown_topic_suggests_the_nearest_name(headrace: Run, topic: str) -
     assert ran.err == f"headrace: topic '{topic}x' does not exist. Did you mean {topic!r}?\n"
 
 
-def test_a_wrong_call_is_exit_code_2(headrace: Run) -> None:
+def test_wrong_usage_exits_with_2(headrace: Run) -> None:
     assert headrace("topics", "explode").code == 2
     assert headrace("topics", "ls", "--bootstrap", "nonsense:port").code == 2
     assert headrace("topics", "plan").code == 2
@@ -57,7 +57,7 @@ def test_no_boxes_and_no_colour_in_a_pipe(headrace: Run, topic: str) -> None:
         assert not set("│╭─┏━┃\x1b") & set(ran.out + ran.err), words
 
 
-def test_the_documents_sizing_is_told_as_numbers(headrace: Run) -> None:
+def test_plan_calculates_the_sizing_of_the_documentation(headrace: Run) -> None:
     found = headrace("topics", "plan", "--tb-per-day", "1", "--brokers", "5", "--days", "7", "-o", "json").json
     assert found["storage_tb_one_copy"] == 7
     assert found["storage_tb_all_replicas"] == 21
@@ -88,7 +88,7 @@ def test_quotas_are_set_listed_and_removed(headrace: Run) -> None:
     assert "Did you mean" in headrace("quotas", "set", "client-id/q", "producer_byte_rat=1").err
 
 
-def test_records_can_be_emptied_out(headrace: Run, topic: str) -> None:
+def test_empty_deletes_all_records(headrace: Run, topic: str) -> None:
     headrace("produce", topic, "a", "b", "-p", "0")
     assert headrace("topics", "empty", topic, "--before", "1", "--yes").code == 0
     assert headrace("consume", topic).out == "b\n"
@@ -102,7 +102,7 @@ def test_the_status_of_a_healthy_cluster(headrace: Run) -> None:
     assert headrace("cluster", "disks", "-o", "json").json[0]["total"] > 0
 
 
-def test_contexts_are_added_used_and_forgotten(headrace: Run, running: object) -> None:
+def test_contexts_are_added_used_and_removed(headrace: Run, running: object) -> None:
     env = {"HEADRACE_BOOTSTRAP": ""}
     address = running.bootstrap  # type: ignore[attr-defined]
     assert headrace("context", "add", "here", address, env=env).code == 0
@@ -115,7 +115,7 @@ def test_contexts_are_added_used_and_forgotten(headrace: Run, running: object) -
     assert [row["name"] for row in headrace("context", "ls", "-o", "json", env=env).json] == ["here"]
 
 
-def test_the_quick_way_to_the_names_gives_all_of_them(headrace: Run, running: RunningBroker, topic: str) -> None:
+def test_fast_topic_list_has_all_topics(headrace: Run, running: RunningBroker, topic: str) -> None:
     found = topic_names(running.host, running.port, "test", 5)
     assert topic in found
     listed = [row["topic"] for row in headrace("topics", "ls", "-o", "json").json]
@@ -123,7 +123,7 @@ def test_the_quick_way_to_the_names_gives_all_of_them(headrace: Run, running: Ru
 
 
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0\x0c" + bytes(11), b"\0\0\0\x14" + b"\x7f" * 20, b"HTTP/1.1 400 Bad"])
-def test_the_quick_way_refuses_what_is_no_answer(answer: bytes) -> None:
+def test_fast_topic_list_refuses_an_invalid_answer(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -137,7 +137,7 @@ def test_the_quick_way_refuses_what_is_no_answer(answer: bytes) -> None:
             topic_names("127.0.0.1", server.getsockname()[1], "test", 5)
 
 
-def test_a_piped_table_is_not_cut(headrace: Run) -> None:
+def test_piped_table_is_not_truncated(headrace: Run) -> None:
     name = "long-" + "n" * 230
     headrace("topics", "create", name)
     for words in (("topics", "ls"), ("topics", "describe", name)):

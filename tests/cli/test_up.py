@@ -1,4 +1,4 @@
-"""A development cluster in the foreground: it serves, shows itself, and leaves nothing running."""
+"""`headrace up`: the development cluster serves, shows its state, and leaves no process running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.needs("zookeeper")
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The example of the help, on free ports."""
+    """Runs the example of the help on free ports."""
     example = examples(dict(commands())["up"])[0]
     words = [*example.split()[1:], "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data")]
     process = subprocess.Popen(
@@ -37,7 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.stdout.close()
 
 
-def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
+def test_cluster_serves_shows_its_state_and_stops_cleanly(
     cluster: subprocess.Popen[str], headrace: Run, tmp_path: Path
 ) -> None:
     assert cluster.stdout is not None
@@ -101,7 +101,7 @@ def test_a_cluster_serves_shows_its_state_and_stops_cleanly(
             os.kill(pid, 0)
 
 
-def test_a_person_at_a_terminal_restarts_a_broker_with_a_key(tmp_path: Path) -> None:
+def test_key_press_in_a_terminal_restarts_a_broker(tmp_path: Path) -> None:
     words = ["up", "--brokers", "2", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data")]
     env = environment(tmp_path, None)
     screen = pexpect.spawn(
@@ -145,7 +145,7 @@ def _tree(directory: Path) -> set[Path]:
         ("all/broker-1", "all", "contains {own}, the log directory of a broker that is not of `headrace up`"),
     ],
 )
-def test_a_directory_inside_or_around_a_brokers_own_is_refused(
+def test_directory_inside_or_around_a_log_directory_is_refused(
     headrace: Run, tmp_path: Path, log_directory: str, data: str, says: str
 ) -> None:
     own = _written(tmp_path / log_directory, 1)
@@ -156,7 +156,7 @@ def test_a_directory_inside_or_around_a_brokers_own_is_refused(
     assert _tree(tmp_path) == before
 
 
-def test_the_directories_of_a_former_cluster_are_its_own(tmp_path: Path) -> None:
+def test_directories_of_an_earlier_cluster_are_accepted(tmp_path: Path) -> None:
     for number in (1, 2):
         _written(tmp_path / f"broker-{number}", number, "zookeeper")
     (tmp_path / "broker-2" / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=C\n")  # an earlier release

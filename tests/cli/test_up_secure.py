@@ -1,4 +1,4 @@
-"""`headrace up --secure`: a cluster with TLS, logins and ACLs in one command, and the clients that it names."""
+"""`headrace up --secure`: a cluster with TLS, logins and ACLs, and the clients in its explanation."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bootstrap(data: Path) -> Iterator[str]:
 
 
 def login(data: Path, bootstrap: str, **changes: str) -> dict[str, str]:
-    """What librdkafka.properties says, for confluent-kafka."""
+    """The settings in librdkafka.properties, for confluent-kafka."""
     given = read_properties(data / "security" / "librdkafka.properties")
     return {**given, "bootstrap.servers": bootstrap, **{name.replace("_", "."): text for name, text in changes.items()}}
 
@@ -124,7 +124,7 @@ def test_the_administrator_writes_and_reads(bootstrap: str, data: Path) -> None:
 
 
 @pytest.mark.needs("kafka")
-def test_kafkas_own_tools_take_client_properties(bootstrap: str, data: Path) -> None:
+def test_kafka_tools_accept_client_properties(bootstrap: str, data: Path) -> None:
     file = data / "security" / "client.properties"
     address = ["--bootstrap-server", bootstrap, "--command-config", str(file)]
     run_tool("org.apache.kafka.tools.TopicCommand", *address, "--create", "--topic", "by-java")
@@ -156,7 +156,7 @@ def test_a_new_user_may_do_nothing_before_an_acl_allows_it(bootstrap: str, data:
 @pytest.mark.parametrize(
     "command", [("produce", "hidden", "x"), ("consume", "hidden"), ("topics", "describe", "hidden")]
 )
-def test_commands_say_that_a_right_is_missing(
+def test_commands_report_a_missing_permission(
     command: tuple[str, ...], bootstrap: str, data: Path, headrace: Run, tmp_path: Path
 ) -> None:
     admin = AdminClient(login(data, bootstrap))

@@ -1,5 +1,5 @@
-"""Every command on an address where no broker listens, or on a topic that does not exist: an error on stderr that names
-it, exit code 1, within seconds. The tables hold all commands; a new one without a line here fails.
+"""Every command with an address without a broker, or a missing topic: an error on stderr that names it, exit code 1,
+within seconds. The tables list all commands; a new command without an entry fails.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ KAFKA = {
 WITHOUT_BROKERS = {
     "dump_log", "server_start", "server_stop", "zookeeper_start", "zookeeper_stop", "zookeeper_shell"
 }  # fmt: skip
-# It creates its topic, as Kafka's does.
+# Creates its topic, as Kafka's tool does.
 CREATES_ITS_TOPIC = {"e2e_latency"}
 HEADRACE = {
     "bench produce": "-n 2",
@@ -91,7 +91,7 @@ HEADRACE = {
     "transactions describe": "t",
     "transactions end": "t --yes",
 }
-# They start Spark, or check a pipeline without a cluster. `context add` only notes an address.
+# They start Spark, or check a pipeline without a cluster. `context add` only stores an address.
 ON_SPARK = {"demo wordcount", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add"}
 CREATES = {"topics create"}
 
@@ -104,7 +104,7 @@ def test_the_tables_hold_every_command() -> None:
 
 
 class _Prompt(socketserver.BaseRequestHandler):
-    """A web server that sees at the first byte that this is no request of its protocol."""
+    """A web server that rejects a request at its first byte."""
 
     def handle(self) -> None:
         self.request.recv(4096)
@@ -112,7 +112,7 @@ class _Prompt(socketserver.BaseRequestHandler):
 
 
 class _Patient(http.server.BaseHTTPRequestHandler):
-    """A web server that waits for a whole line first."""
+    """A web server that waits for a whole line."""
 
     def do_HEAD(self) -> None:
         self.send_response(200)
@@ -151,7 +151,7 @@ def dead_port() -> str:
 
 @pytest.fixture(scope="module")
 def creates_nothing() -> Iterator[RunningBroker]:
-    """A broker that does not create topics on request."""
+    """A broker without automatic topic creation."""
     with broker({"auto.create.topics.enable": "false"}) as started:
         yield started
 
@@ -161,7 +161,7 @@ def run_tool(programs: Programs, directory: Path, tool: str, address: str, topic
     entry = {"topic": topic, "partition": 0, "offset": 1, "replicas": [0]}
     file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
     words = KAFKA[tool].format(t=topic, f=file).split()
-    # A sub-command comes first, except in the tools whose own options come before it.
+    # A subcommand comes first, except in tools with options before it.
     head = 1 if tool == "cluster" else 0
     words = [*words[:head], "--bootstrap-server", address, *words[head:]]
     module = f"headrace.cli.kafka_tools.{tool}"
@@ -179,7 +179,7 @@ def run_headrace(programs: Programs, directory: Path, command: str, address: str
 def check(ran: Ran, *names: str) -> None:
     said = ran.err
     if not said:
-        # The doctor's answer is its table, also when the finding is that nobody answers.
+        # The doctor prints its table even if no broker answers.
         said = ran.out
     assert ran.code == 1, ran
     assert "Traceback" not in ran.err, ran.err
@@ -192,7 +192,7 @@ KINDS = {"dead_port": "nothing listens on", "web_server": "is a web server", "zo
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tool", KAFKA)
-def test_a_tool_names_what_is_at_a_wrong_address(
+def test_kafka_tool_names_the_server_at_a_wrong_address(
     tool: str, kind: str, request: pytest.FixtureRequest, programs: Programs, tmp_path: Path
 ) -> None:
     address: str = request.getfixturevalue(kind)
@@ -205,7 +205,7 @@ def test_a_tool_names_what_is_at_a_wrong_address(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("command", HEADRACE)
-def test_headrace_names_what_is_at_a_wrong_address(
+def test_headrace_names_the_server_at_a_wrong_address(
     command: str, kind: str, request: pytest.FixtureRequest, programs: Programs, tmp_path: Path
 ) -> None:
     address: str = request.getfixturevalue(kind)
@@ -213,20 +213,20 @@ def test_headrace_names_what_is_at_a_wrong_address(
 
 
 @pytest.mark.parametrize("tool", ["topics", "console_producer"])
-def test_a_web_server_that_waits_for_more_is_recognised(tool: str, programs: Programs, tmp_path: Path) -> None:
+def test_web_server_that_waits_for_a_whole_line_is_recognised(tool: str, programs: Programs, tmp_path: Path) -> None:
     with serving(_Patient) as address:
         check(run_tool(programs, tmp_path, tool, address, MISSING), address, KINDS["web_server"])
 
 
 @pytest.mark.parametrize("tool", [t for t, words in KAFKA.items() if {"{t}", "{f}"} & set(words.split())])
-def test_a_tool_names_a_missing_topic(
+def test_kafka_tool_names_a_missing_topic(
     tool: str, creates_nothing: RunningBroker, programs: Programs, tmp_path: Path
 ) -> None:
     if tool in CREATES_ITS_TOPIC:
         assert run_tool(programs, tmp_path, tool, creates_nothing.bootstrap, f"new-{tool}").code == 0
         return
     ran = run_tool(programs, tmp_path, tool, creates_nothing.bootstrap, MISSING)
-    # Two of Kafka's own sentences do without the name.
+    # Two of Kafka's own messages do not contain the name.
     nameless = {"get_offsets": "Could not match any", "replica_verification": "No topics found"}
     check(ran, nameless.get(tool, MISSING))
     assert ran.err
@@ -244,7 +244,7 @@ def test_headrace_names_a_missing_topic(
     assert ran.out == ""
 
 
-def test_a_reader_waits_for_its_topic_and_reads_it_when_it_comes(
+def test_consumer_waits_for_its_topic_and_reads_it_when_it_is_created(
     creates_nothing: RunningBroker, programs: Programs, tmp_path: Path
 ) -> None:
     from confluent_kafka import Producer
@@ -272,14 +272,14 @@ def test_a_reader_waits_for_its_topic_and_reads_it_when_it_comes(
     assert b"topic 'late' does not exist. Waiting for it." in done.stderr
 
 
-def test_a_reader_does_not_create_its_topic(running: RunningBroker, programs: Programs, tmp_path: Path) -> None:
-    """The broker creates topics on request, and a typing error in a reader's topic is no request."""
+def test_consumer_does_not_create_its_topic(running: RunningBroker, programs: Programs, tmp_path: Path) -> None:
+    """The broker has automatic topic creation, but a misspelled topic of a consumer must not create one."""
     ran = run_tool(programs, tmp_path, "console_consumer", running.bootstrap, "typing-error")
     check(ran, "topic 'typing-error' does not exist.")
     assert "typing-error" not in run_tool(programs, tmp_path, "topics", running.bootstrap, ".*").out
 
 
-def test_a_writer_says_that_the_broker_created_its_topic(
+def test_producer_reports_that_the_broker_created_its_topic(
     running: RunningBroker, programs: Programs, tmp_path: Path
 ) -> None:
     ran = run_tool(programs, tmp_path, "console_producer", running.bootstrap, "made-on-request")

@@ -1,4 +1,4 @@
-"""Calls that cannot work: one sentence, an exit code, no traceback, soon. Both families of commands."""
+"""Wrong usage of `headrace` and Kafka's tools: one sentence, an exit code, no traceback, within seconds."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ KAFKA = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, running: RunningBroker, programs: Programs) -> Iterator[Path]:
-    """The files that the calls speak of, and the topic x."""
+    """The files of the calls, and the topic x."""
     directory = tmp_path_factory.mktemp("wrong")
     (directory / "folder").mkdir()
     for name, data in {
         "binary": b"\xff\xfe\x00\x80", "bad.parquet": b"PAR1nope", "bad.csv": b"a,b\n1", "list.json": b"[1, 2]"
     }.items():  # fmt: skip
         (directory / name).write_bytes(data)
-    # Not a directory, so that not even root can look below it.
+    # Not a directory, so that even root cannot open a path below it.
     (directory / "unreadable").write_bytes(b"")
     env = environment(directory, running.bootstrap)
     programs.run("headrace.cli:main", ["topics", "create", "x"], env=env, cwd=directory)
@@ -72,21 +72,21 @@ def _fails_in_a_sentence(programs: Programs, module: str, words: list[str], env:
 
 
 @pytest.mark.parametrize("line", HEADRACE, ids=ascii)
-def test_headrace_explains(line: str, place: Path, running: RunningBroker, programs: Programs) -> None:
+def test_headrace_explains_wrong_usage(line: str, place: Path, running: RunningBroker, programs: Programs) -> None:
     words = [word.strip("'") for word in line.split(" ")]
     env = environment(place, running.bootstrap)
     assert _fails_in_a_sentence(programs, "headrace.cli:main", words, env, place) in (1, 2)
 
 
 @pytest.mark.parametrize("line", KAFKA)
-def test_kafkas_commands_explain(line: str, place: Path, running: RunningBroker, programs: Programs) -> None:
+def test_kafka_tools_explain_wrong_usage(line: str, place: Path, running: RunningBroker, programs: Programs) -> None:
     tool, *words = line.split(" ")
     words = ["--bootstrap-server", running.bootstrap, *words]
     env = environment(place, running.bootstrap)
     assert _fails_in_a_sentence(programs, f"headrace.cli.kafka_tools.{tool}", words, env, place) == 1
 
 
-def test_a_file_that_is_no_text_is_told_with_its_first_wrong_byte(headrace: Run, tmp_path: Path) -> None:
+def test_file_that_is_not_text_is_reported_with_its_first_invalid_byte(headrace: Run, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x80")
     ran = headrace("mirror", "run", "binary")
     assert (ran.code, "0xff" in ran.err) == (1, True), ran.err

@@ -1,4 +1,4 @@
-"""What pages that install the package find: the wheel in `dist/`, and pip without an index."""
+"""Environment of pages that install the package: the wheel in `dist/`, and pip without an index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def environment_for_installing(tmp_path_factory: pytest.TempPathFactory) -> dict
 
 @pytest.fixture
 def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
-    """Reads a page of docs/ and does what it says."""
+    """Runs the commands of a page in docs/."""
 
     def followed(name: str) -> None:
         page = ROOT / "docs" / name

@@ -1,16 +1,16 @@
-"""A page of the documentation as a reader follows it: its commands are run in order, and what they print is compared.
+"""Runs the commands of a documentation page in order, and compares their output with the page.
 
     ```sh                                the block is run by bash, at a terminal, in a directory of the page
-    ```text                              directly below: what it prints; `...` is any text, a line of it any lines
-    ```sh title="Leave this running"     the block runs until the page ends, or until the page starts it again; the test
-                                         goes on once the text below has appeared. It is ended with Ctrl-C
+    ```text                              directly below: its output; `...` is any text, a line of it any lines
+    ```sh title="Leave this running"     the block runs until the page ends or starts it again, and ends with Ctrl-C;
+                                         the test continues when the text below has appeared
     ```python title="orders.py"          a file of that name in the page's directory; in any other language as well
     <!-- not run: REASON -->             directly above a block of commands that a test cannot run
 
-Exported variables and the working directory last from block to block. Ports are replaced by free ones, on the way back
-by those of the page. Times, ids and widths of tables are not compared.
+Exported variables and the working directory persist between blocks. Ports of the page are replaced by free ones, and
+back in the output. Times, ids and widths of tables are not compared.
 
-`HEADRACE_DOCS=write pytest tests/docs` writes what was printed into the pages where it differs.
+`HEADRACE_DOCS=write pytest tests/docs` writes the actual output into the pages.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tests.support.clock import PATIENCE_S, wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STAYS: Final = "Leave this running"
-# A number between 5000 and 9000 is as wide as the ports of the pages.
+# A number between 5000 and 9000 has as many digits as the ports of the pages.
 _NEAR: Final = range(5000, 8990)
-# What pages name: three brokers, their ZooKeeper, metrics, a schema registry, and the listener between brokers.
+# Ports of the pages: three brokers, ZooKeeper, metrics, a schema registry, and the listener between brokers.
 _PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081, 19092)
 _FENCE: Final = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
@@ -44,7 +44,7 @@ _FENCE: Final = re.compile(
 )
 _VOLATILE: Final = (
     (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07"), ""),
-    # On a busy machine Spark may end while one of its Python workers still writes; the worker then says so.
+    # On a busy machine Spark may end while a Python worker still writes; the worker then prints an error.
     (
         re.compile(
             r"Traceback \(most recent call last\):\s*\n(?:\s+File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n?"
@@ -73,7 +73,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Step:
-    """Commands and the block of text below them, which is what they print."""
+    """Commands, and the block below them with their output."""
 
     commands: Block
     prints: Block | None
@@ -101,14 +101,14 @@ def steps(text: str) -> Iterator[Block | Step]:
 
 
 def plain(text: str) -> list[str]:
-    """The lines that are compared."""
+    """The lines to compare."""
     for pattern, instead in _VOLATILE:
         text = pattern.sub(instead, text)
     return [line.rstrip() for line in text.replace("\r", "").strip("\n").split("\n")]
 
 
 def pattern_of(expected: str) -> str:
-    """What lines must look like, joined by line ends, to be those of a page."""
+    """Pattern for the output of a block."""
     lines = []
     for line in plain(expected):
         if line.strip() == "...":
@@ -127,7 +127,7 @@ def has_appeared(expected: str, printed: str) -> bool:
 
 
 class LeftRunning:
-    """A program that runs beside the page. A thread reads what it prints: a full terminal would stop it."""
+    """A program that keeps running. A thread reads its output, because a full terminal would block it."""
 
     def __init__(self, program: pexpect.spawn[str]) -> None:
         self.printed = ""
@@ -146,7 +146,7 @@ class LeftRunning:
                 self.printed += self._program.read_nonblocking(4096, timeout=None)
 
     def interrupt(self) -> int | None:
-        """Ctrl-C; gives the exit code."""
+        """Sends Ctrl-C and returns the exit code."""
         self._program.sendintr()
         self._reader.join(PATIENCE_S)
         self._program.wait()
@@ -158,7 +158,7 @@ class LeftRunning:
 
 
 class PageRun:
-    """One reading of one page. Use it as a context: its end stops what the page left running."""
+    """One run of one page. A context manager: its end stops programs that still run."""
 
     def __init__(self, page: Path, directory: Path, environment: Mapping[str, str]) -> None:
         self.page = page
@@ -213,7 +213,7 @@ class PageRun:
 
     def _leave_running(self, step: Step) -> None:
         commands = step.commands.text
-        # `exec`: Ctrl-C reaches the program itself, as at a prompt.
+        # `exec`, so that Ctrl-C reaches the program itself, as at a prompt.
         program = self._spawn(f"exec {_with_ports(self._moved(commands), self.ports)}")
         running = self.running[commands] = LeftRunning(program)
         assert step.prints is not None, f"{self._where(step)}: the text below says when to go on"
@@ -238,7 +238,7 @@ class PageRun:
         )
 
     def write(self) -> None:
-        """Puts what was printed into the page, where it differed."""
+        """Writes different output into the page."""
         for step, printed in sorted(self.printed.items(), key=lambda item: -item[0].commands.start):
             shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.replace("\r", "")).strip("\n")
             start, end = (step.prints.start, step.prints.end) if step.prints else (step.commands.end,) * 2
@@ -272,7 +272,7 @@ class PageRun:
 
 
 def _three_ports() -> int:
-    """Three neighbours, for `headrace up`."""
+    """Three consecutive free ports, for `headrace up`."""
     while True:
         first = free_port(_NEAR)
         try:
@@ -283,7 +283,7 @@ def _three_ports() -> int:
 
 
 def _with_ports(command: str, ports: Mapping[str, str]) -> str:
-    """The same with the ports that the command would choose by itself."""
+    """Adds options for the ports that the command would choose by default."""
     if command.startswith("headrace start") and "--listen" not in command and ".properties" not in command:
         return f"{command.rstrip()} --listen 127.0.0.1:{ports['9092']}\n"
     if command.startswith("headrace up") and "--port" not in command:

@@ -1,4 +1,4 @@
-"""The runner of pages finds a wrong output, a wrong exit code and a block that no test runs."""
+"""The page runner finds wrong output, a wrong exit code and a block that is not run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def run(text: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> PageRun:
 
 
 @pytest.mark.parametrize("shown", ["one\ntwo", "...\ntwo", "o...\ntwo", "one\n..."])
-def test_output_that_is_as_shown(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_output_passes(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(ECHO.format(shown), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("shown", ["one", "one\nthree", "two\none", "one\ntwo\nthree"])
-def test_output_that_is_not_as_shown(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_output_fails(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match=r"page\.md:1"):
         run(ECHO.format(shown), tmp_path, monkeypatch)
 
@@ -42,12 +42,14 @@ def test_output_without_a_block_below_fails(tmp_path: Path, monkeypatch: pytest.
         run("```sh\necho one\n```\n", tmp_path, monkeypatch)
 
 
-def test_a_command_that_fails_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_command_fails_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match="exit code 3"):
         run("```sh\nfalse || exit 3\n```\n", tmp_path, monkeypatch)
 
 
-def test_files_variables_and_the_directory_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_variables_and_the_directory_persist_between_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(
         '```python title="count.py"\nprint(1 + 1)\n```\n'
         "```sh\nmkdir inner; cd inner; export WORD=kept\n```\n"
@@ -57,7 +59,7 @@ def test_files_variables_and_the_directory_last(tmp_path: Path, monkeypatch: pyt
     )
 
 
-def test_a_block_that_stays_runs_until_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_background_block_runs_until_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = (
         "import pathlib, signal, sys, time\n"
         "signal.signal(signal.SIGINT, lambda *_: (pathlib.Path('ended').write_text('x'), sys.exit(0)))\n"
@@ -71,7 +73,7 @@ def test_a_block_that_stays_runs_until_the_end(tmp_path: Path, monkeypatch: pyte
     assert (tmp_path / "ended").exists()
 
 
-def test_a_terminal_that_is_closed_ends_its_reader_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_terminal_ends_its_reader_without_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Closed:
         def read_nonblocking(self, _size: int, *, timeout: float | None) -> str:
             raise OSError(errno.EBADF, "the terminal is closed")
@@ -83,16 +85,16 @@ def test_a_terminal_that_is_closed_ends_its_reader_without_an_error(monkeypatch:
     assert errors == []
 
 
-def test_ports_are_free_ones_and_come_back_as_those_of_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_page_ports_are_replaced_by_free_ones_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "```sh\nprintf 'localhost:9092\\n' | tee where\n```\n```text\nlocalhost:9092\n```\n"
     reading = run(text, tmp_path, monkeypatch)
     assert (tmp_path / "where").read_text() == f"localhost:{reading.ports['9092']}\n"
     assert reading.ports["9092"] != "9092"
 
 
-def test_writing_replaces_what_differs_and_keeps_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_mode_replaces_different_output_and_keeps_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADRACE_DOCS", "write")
     text = "# A\n\n" + ECHO.format("three") + "\nB\n\n```sh\necho 4\n```\n\nC\n\n" + ECHO.format("...")
     reading = run(text, tmp_path, monkeypatch)

@@ -53,7 +53,7 @@ def test_search_has_its_own_worker_for_pages_opened_as_files() -> None:
 @pytest.mark.parametrize(
     "question", ["create", "install", "consumer group", "Parquet", "metrics", "cluster on my machine"]
 )
-def test_how_do_i_takes_two_clicks(question: str) -> None:
+def test_how_to_page_is_two_clicks_away(question: str) -> None:
     """Home → How-to guides → the page."""
     assert 'href="how-to/index.html"' in (SITE / "index.html").read_text().replace('"./', '"')
     guides = (SITE / "how-to/index.html").read_text()
@@ -90,8 +90,8 @@ scripts[0].onload()
 
 
 @pytest.mark.needs("node")
-def test_worker_of_pages_opened_as_files_passes_copies_later(tmp_path: Path) -> None:
-    """Zensical's search box loses its text when a message arrives at once, or is the sender's own object."""
+def test_search_worker_of_local_files_posts_copies_asynchronously(tmp_path: Path) -> None:
+    """Zensical's search box loses its text if a message arrives synchronously or is the sender's object."""
     script = tmp_path / "worker.cjs"
     script.write_text(_WORKER)
     command = ["node", str(script), str(ROOT / "docs/assets/iframe-worker.js")]

@@ -1,4 +1,4 @@
-"""The wheel and the source distribution, built once, and the wheel installed into a virtual environment of its own."""
+"""Builds the wheel and the source distribution once, and installs the wheel into a virtual environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Installed:
-    """A virtual environment that holds the wheel and sees this one's dependencies, but not this one's headrace."""
+    """A virtual environment with the wheel and the dependencies of this environment, but not its headrace."""
 
     directory: Path
 
@@ -45,7 +45,7 @@ def installed(distribution: Distribution, tmp_path_factory: pytest.TempPathFacto
     python = directory / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--disable-pip-version-check"]
     subprocess.run([*pip, str(distribution.wheel)], check=True, timeout=120)  # type: ignore[list-item]
-    # Python does not read the .pth files of a directory that a .pth file names, so an editable headrace stays unseen.
+    # Python does not read .pth files in a directory added by a .pth file, so an editable headrace is not visible.
     own = next((directory / "lib").glob("python*/site-packages"))
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return Installed(directory)

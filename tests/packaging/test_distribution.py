@@ -65,7 +65,7 @@ def test_version_is_written_in_one_place() -> None:
     assert places == ["src/headrace/__init__.py"]
 
 
-def test_installed_program_is_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_installed_program_comes_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     where = installed.run("python", "-c", "import headrace; print(headrace.__file__)", cwd=tmp_path)
     assert where.stdout.startswith(str(installed.directory)), where.stdout + where.stderr
     version = installed.run("headrace", "--version", cwd=tmp_path)

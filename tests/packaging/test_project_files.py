@@ -57,7 +57,7 @@ def test_composed_broker_publishes_a_loopback_port_and_advertises_both_addresses
     assert (ROOT / "packaging/docker" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
 
 
-def test_unit_of_systemd_starts_a_broker_from_the_file_that_configs_init_writes() -> None:
+def test_systemd_unit_starts_a_broker_from_the_file_of_configs_init() -> None:
     unit = configparser.RawConfigParser(strict=False)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(ROOT / "packaging/systemd/headrace.service")
@@ -87,7 +87,7 @@ def test_workflow_tests_every_python_of_the_metadata() -> None:
         "README.md",
     ],
 )
-def test_make_targets_that_a_file_names_exist(name: str) -> None:
+def test_make_targets_named_in_files_exist(name: str) -> None:
     code = re.findall(
         r"`(.*?)`|^\s*(?:- run: |entry: |exec |\"postCreateCommand\": \")?(make .*)$", (ROOT / name).read_text(), re.M
     )
@@ -96,7 +96,7 @@ def test_make_targets_that_a_file_names_exist(name: str) -> None:
     assert named <= targets_of_makefile()
 
 
-def test_packages_of_ci_are_those_of_the_list_of_system_programs() -> None:
+def test_ci_packages_match_the_list_of_system_programs() -> None:
     listed = (ROOT / "tests/system-programs.txt").read_text()
     wanted = {line.split("|")[1].strip() for line in listed.splitlines() if "|" in line and not line.startswith("#")}
     done = subprocess.run([ROOT / ".ci/packages"], capture_output=True, text=True, check=True, timeout=30)

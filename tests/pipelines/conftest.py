@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def official_jars() -> list[Path]:
-    """Spark's own connector; empty where it cannot be had."""
+    """Jars of Spark's own connector; empty if they are not available."""
     try:
         return cached_jars() or fetch_jars(report=lambda _: None)
     except PipelineError:
@@ -49,7 +49,7 @@ def spark(official_jars: list[Path]) -> Iterator[Any]:
 
 @dataclass
 class Cluster:
-    """A broker under test, with what tests do to it."""
+    """A broker under test, with operations for tests."""
 
     kind: str
     bootstrap: str
@@ -57,7 +57,7 @@ class Cluster:
 
     def topic(self, partitions: int = 1, **configs: str) -> str:
         name = f"t{next(_numbers)}"
-        # The records' times are fixed and long past: retention must not take them away under a test.
+        # The timestamps of the records are fixed and old: retention must not delete them during a test.
         chosen = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
         self.client.create_topic(name, partitions, configs=chosen)
         return name
@@ -95,7 +95,7 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache Kafka itself, beside which everything must behave alike."""
+    """Apache Kafka: every test must give the same result on it."""
     try:
         with ReferenceKafka(tmp_path_factory.mktemp("kafka"), settings=KEEPS_OLD_RECORDS, heap="512m") as kafka:
             yield Cluster("apache", kafka.bootstrap, BlockingClient(kafka.bootstrap))

@@ -1,7 +1,7 @@
-"""A topic copied by Spark, as a process of its own: something to kill.
+"""Copies a topic with Spark, as a process that tests kill.
 
 python copy_job.py MASTER topic BOOTSTRAP SOURCE TARGET CHECKPOINT READ_FORMAT WRITE_FORMAT ROWS_PER_BATCH
-python copy_job.py MASTER connector FILE        # what is there, then it ends
+python copy_job.py MASTER connector FILE        # reads the existing records, then ends
 python copy_job.py MASTER follow FILE           # until it is killed
 """
 
@@ -15,7 +15,7 @@ from headrace.pipelines.flows.session import pipeline_session
 from headrace.pipelines.session import spark_session
 from headrace.pipelines.spark.connector_jars import cached_jars
 
-# A task that stands still is started a second time elsewhere; it may wake up and go on (not in local mode).
+# Spark starts a second copy of a stalled task elsewhere; the first may resume (not in local mode).
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.3",

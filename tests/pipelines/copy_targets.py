@@ -1,4 +1,4 @@
-"""Where a copy under kills goes, and how to count what arrived there: topic, database table, Parquet files."""
+"""Targets of copy jobs that are killed: topic, database table, Parquet files. Each one counts the rows that arrived."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CopyTarget(Protocol):
         """The arguments of copy_job.py, without the master."""
 
     def written(self, client: BlockingClient, directory: Path) -> Counter[int]:
-        """Every row that a reader sees, and how often it was written."""
+        """Every row that a reader sees, with the number of times it was written."""
 
 
 def _connector_job(
@@ -55,7 +55,7 @@ def _connector_job(
 @dataclass
 class TopicTarget:
     format: str = "headrace"
-    # Spark's own source may feed our sink.
+    # The source may be Spark's own connector.
     read_format: str | None = None
     name: str = "topic"
     checkpoint: str = "checkpoint"
@@ -77,7 +77,7 @@ def committed_keys(client: BlockingClient, topic: str) -> Counter[int]:
     for partition in client.topics([topic])[topic].partitions:
         pair = (topic, partition)
         start = client.list_offsets({pair: EARLIEST})[pair]
-        # To the very end, not to the last stable offset: an answered commit may still lack its markers.
+        # To the log end, not the last stable offset: the markers of an acknowledged commit may not be written yet.
         end = client.list_offsets({pair: LATEST})[pair]
         decoder = Decoder(topic, partition)
         for chunk in FetchStream(client, pair, start, end, FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=90)):
@@ -88,7 +88,7 @@ def committed_keys(client: BlockingClient, topic: str) -> Counter[int]:
 
 @dataclass
 class ConnectorTopicTarget:
-    """By a connector, whose backend may be Spark's own."""
+    """Written by a connector, whose backend may be Spark's own."""
 
     backend: str
     name: str = "connector"
@@ -107,7 +107,7 @@ class ConnectorTopicTarget:
 
 @dataclass
 class TableTarget:
-    """An upsert would hide a doubled row: triggers of the table note every write of it."""
+    """An upsert would hide a duplicated row, so triggers on the table record every write."""
 
     url: str
     name: str = "table"
@@ -163,7 +163,7 @@ class ParquetTarget:
         return _connector_job(f"parquet: {{path: {directory / 'lake'}}}", bootstrap, source, directory, rows_per_batch)
 
     def written(self, client: BlockingClient, directory: Path) -> Counter[int]:
-        """As Spark reads them: by the file log, which leaves out the files of attempts that died."""
+        """As Spark reads them: by the file log, which omits files of failed attempts."""
         from headrace.pipelines.session import spark_session
 
         spark = spark_session("count", master="local[2]")

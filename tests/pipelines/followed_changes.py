@@ -1,8 +1,8 @@
-"""A table under random changes, followed by change data capture whose driver is killed again and again.
+"""Change data capture of a table with random changes, while the driver is killed repeatedly.
 
 python -m tests.pipelines.followed_changes [--source postgres|sqlite] [--changes 10000] [--kills 10] [--seed 1]
 
-The changes go on while the driver is killed and while it starts: what it misses meanwhile waits in the database's log.
+Changes continue while the driver is down or starts. They wait in the database's log.
 In the end the target must equal the source.
 """
 
@@ -34,7 +34,7 @@ _START_TIMEOUT_S: Final = 120.0
 
 @dataclass
 class Accounts:
-    """A table under random changes, each of which changes exactly one row."""
+    """A table with random changes, each to exactly one row."""
 
     database: Database
     ids: list[int] = field(default_factory=list)
@@ -72,7 +72,7 @@ def equal_accounts(source: Database, target: Database) -> bool:
 
 @dataclass
 class FollowedTable:
-    """The connector as a process of its own, and the table that changes under it."""
+    """The connector process, and the table that it follows."""
 
     source: Database
     target: Database
@@ -105,23 +105,23 @@ class FollowedTable:
         return (self.directory / "job.log").read_text(errors="replace")[-3000:]
 
     def _last_batch(self) -> int:
-        """Of those that Spark has begun."""
+        """Number of the last batch that Spark has begun."""
         noted = (self.directory / "storage" / "checkpoints" / "follow" / "offsets").glob("*")
         return max((int(file.name) for file in noted if file.name.isdigit()), default=-1)
 
     def follow(self) -> None:
-        """For the first time: from now on the database keeps its changes."""
+        """Starts the connector for the first time. From now on the database keeps its changes."""
         self._finish(self._start("connector"))
 
     def killed_after(self, changes: int) -> None:
-        """Makes changes while the driver starts and works, and kills it within a batch that it began meanwhile."""
+        """Makes changes while the driver starts and runs, and kills it within a new batch."""
         process = self._start("follow")
         wanted = self._last_batch() + self.chance.randint(1, 3)
         try:
             for _ in range(changes // 2 // _AT_ONCE):
                 self.accounts.change(_AT_ONCE)
             for _ in range(changes // 2 // _AT_ONCE):
-                # A batch holds what came since the last one: there must be more for another one to begin.
+                # Spark begins a batch only if there are new changes.
                 self.accounts.change(_AT_ONCE)
                 before = self._last_batch()
                 goal = min(wanted, before + 1)
@@ -152,7 +152,7 @@ class FollowedTable:
 def followed_with_kills(
     url: str, directory: Path, bootstrap: str, *, changes: int, kills: int, seed: int
 ) -> FollowedTable:
-    """Raises AssertionError when the target is not the source in the end."""
+    """Raises AssertionError if the target does not equal the source in the end."""
     target = Database(f"sqlite:///{directory}/target.db")
     table = FollowedTable(Database(url), target, directory, bootstrap, random.Random(seed))
     table.follow()

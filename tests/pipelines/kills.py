@@ -1,12 +1,12 @@
-"""Kills a copy job again and again until it comes through, then counts what is doubled and what is lost.
+"""Kills a copy job repeatedly until it completes, then counts duplicated and lost rows.
 
 python -m tests.pipelines.kills [--kills 10] [--rows 50000] [--victims driver,executor,python,freeze]
                                 [--target topic|connector|sqlite|postgres|parquet] [--format headrace|kafka]
                                 [--read-format headrace|kafka] [--partitions 3] [--broker headrace|apache] [--seed 1]
 
-With the driver as the only victim Spark runs as local[2]; otherwise it is a standalone cluster of two workers with
-speculative execution, and what is killed is drawn anew each time. `freeze` stops an executor's Python worker for some
-seconds: Spark starts its task a second time elsewhere, and then the first one wakes up and goes on writing.
+If the driver is the only victim, Spark runs as local[2]. Otherwise it is a standalone cluster of two workers with
+speculative execution, and each kill chooses its victim at random. `freeze` stops an executor's Python worker for some
+seconds: Spark starts its task a second time elsewhere, and then the first one resumes and continues to write.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.pipelines.spark_cluster import SparkCluster
 from tests.support.clock import Stopwatch
 
 DRIVER, EXECUTOR, PYTHON, FREEZE = "driver", "executor", "python", "freeze"
-# A run may also fail by itself, when one task met four kills; Spark's checkpoint must carry it all the same.
+# A run may also fail by itself after four kills of one task. The checkpoint must survive that too.
 _FAILURES_ALLOWED = 5
 _LONGEST_BATCH_S = 1.0
 
@@ -62,11 +62,11 @@ def fill(client: BlockingClient, topic: str, rows: int, partitions: int) -> None
 
 @dataclass
 class KilledJob:
-    """A job that is started again whenever it died, with what was done to it."""
+    """A job that is restarted whenever it dies, with a list of its kills."""
 
     command: Sequence[str]
     log: Path
-    # Spark notes here every batch that it begins.
+    # Spark writes every batch that it begins here.
     batches: Path
     chance: random.Random
     victims: Sequence[str]
@@ -102,8 +102,8 @@ class KilledJob:
             process.stdout.close()
 
     def _lives_a_while(self, process: subprocess.Popen[str]) -> bool:
-        """Into one of the next batches, however slow the machine is: while reading, in a transaction, between the
-        commit and Spark's own note of it. False when it ended."""
+        """Waits until the job is in one of its next batches, at a random point: while it reads, in a transaction,
+        between the commit and Spark's own record of it. False if the job ended."""
         wanted = self._last_batch() + self.chance.randint(1, 3)
         while process.poll() is None:
             if self._last_batch() >= wanted:
@@ -130,7 +130,7 @@ class KilledJob:
                 FREEZE: self.cluster.freeze_python_worker,
             }
             strike = strikes[victim]
-            # The one killed before may not have been replaced yet.
+            # The process that was killed before may not have been replaced yet.
             while not strike(self.chance):
                 if process.poll() is not None:
                     return
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--broker", default="headrace")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
-    # Whoever ends this ends the brokers, the cluster and the job that it started.
+    # A signal must also stop the brokers, the cluster and the job.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("stopped"))
     victims = chosen.victims.split(",")
     with ExitStack() as stack:

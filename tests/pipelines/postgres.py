@@ -19,7 +19,7 @@ _START_TIMEOUT_S: Final = 120
 
 
 class PostgresUnavailable(Exception):
-    """Says in one sentence what is missing."""
+    """The message names the missing program."""
 
 
 def _programs() -> tuple[str, str]:
@@ -44,7 +44,7 @@ def _owner(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """Its url. It has a folder of its own: those of pytest are closed to its user, by every pytest that starts."""
+    """Yields the url. The server needs its own directory, because its user cannot open those of pytest."""
     with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as folder, _running(Path(folder)) as url:
         yield url
 

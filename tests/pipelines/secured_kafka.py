@@ -1,4 +1,4 @@
-"""Apache Kafka with a listener of every security protocol, certificates and users made for it alone.
+"""Apache Kafka with a listener for every security protocol, and its own certificates and users.
 
 with secured_kafka(directory) as kafka:
     kafka.settings["SASL_SSL SCRAM-SHA-512"]        # a client's settings, under Kafka's names
@@ -28,7 +28,7 @@ def _quoted(text: str) -> str:
 
 
 def login(mechanism: str, password: str = PASSWORD) -> str:
-    """As Java's clients are told."""
+    """JAAS line of Java's clients."""
     kind = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     return f"{_MODULES}.{kind} required username={_quoted(USER)} password={_quoted(password)};"
 
@@ -48,7 +48,7 @@ class Certificates:
         return str(self.directory / "stranger.pem")
 
     def store(self, name: str) -> str:
-        """Key and certificates in one file, as Java's PEM stores and OpenSSL both take it."""
+        """Key and certificates in one file, in a form for both Java's PEM stores and OpenSSL."""
         return str(self.directory / f"{name}-store.pem")
 
     def make(self) -> Certificates:
@@ -79,7 +79,7 @@ class SecuredKafka:
         return f"127.0.0.1:{self.ports[way.split()[0]]}"
 
     def settings(self, way: str, password: str = PASSWORD) -> dict[str, str]:
-        """A client's settings, spelt so that Java understands them too."""
+        """A client's settings with names that Java accepts too."""
         protocol, _, mechanism = way.partition(" ")
         found = {"security.protocol": protocol}
         if protocol.endswith("SSL"):

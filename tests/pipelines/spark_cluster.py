@@ -1,4 +1,4 @@
-"""A standalone Spark cluster out of the pip package: a master, workers, and their executors as processes to be killed.
+"""A standalone Spark cluster from the pip package: a master, workers, and their executors, which tests kill.
 
 with SparkCluster(directory) as spark:
     ...                        # a driver with --master spark.url
@@ -68,7 +68,7 @@ class SparkCluster:
             "JAVA_HOME": str(find_java().home),
             "SPARK_LOCAL_DIRS": str(self.directory / "local"),
             "SPARK_NO_DAEMONIZE": "1",
-            # Start-up is what these processes mostly do here.
+            # These processes mostly start up here, so the fast compiler is enough.
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_DAEMON_MEMORY": "256m",
         }
@@ -97,7 +97,7 @@ class SparkCluster:
         return sorted(pid for pid in found if _EXECUTOR in _command(pid))
 
     def python_workers(self) -> list[int]:
-        """The Python processes that run tasks: what the executors' daemons have forked, but not the daemons."""
+        """The Python processes that run tasks: children of the executors' daemons, not the daemons."""
         children = _children()
         daemons = [pid for executor in self.executors() for pid in children.get(executor, [])]
         return sorted(
@@ -111,7 +111,7 @@ class SparkCluster:
         return _signal_one(self.python_workers(), chance, signal.SIGKILL) is not None
 
     def freeze_python_worker(self, chance: random.Random) -> bool:
-        """Stops one, and lets it go on after some seconds."""
+        """Stops one, and resumes it after some seconds."""
         pid = _signal_one(self.python_workers(), chance, signal.SIGSTOP)
         if pid is not None:
             threading.Timer(chance.uniform(2, 6), _go_on, (pid,)).start()
@@ -119,7 +119,7 @@ class SparkCluster:
 
     def close(self) -> None:
         for process in reversed(self._processes):
-            # A worker and its executors are one group.
+            # A worker and its executors are one process group.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -127,7 +127,7 @@ class SparkCluster:
 
 
 def _signal_one(pids: list[int], chance: random.Random, number: signal.Signals) -> int | None:
-    """Which one it was; None when there was none, or when it had just ended."""
+    """Returns the process; None if there was none or it had just ended."""
     if not pids:
         return None
     pid = chance.choice(pids)
@@ -148,7 +148,7 @@ def _children() -> dict[int, list[int]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # The program's name is in brackets and may hold anything: the fields begin after the last one.
+                # The program name is in parentheses and may contain any character: the fields start after the last one.
                 parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                 found.setdefault(parent, []).append(int(entry.name))
     return found

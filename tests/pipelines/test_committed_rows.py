@@ -1,4 +1,5 @@
-"""Committed rows in Spark: streams that cut transactions anywhere, mirrors, every range of a log on Apache Kafka."""
+"""Spark reads exactly the committed rows: in streams with batches that split transactions, mirrors, and every offset
+range."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def random_log(cluster: Cluster, seed: int) -> TransactionLog:
 
 
 def streamed(spark: Any, given: dict[str, str], checkpoint: Path) -> list[int]:
-    """The offsets that a stream reads, in batches of its own."""
+    """The offsets that a stream reads in small batches."""
     table = f"committed_rows_{next(_names)}"
     rows = spark.readStream.format("headrace").options(**given).load().select("offset")
     sink = rows.writeStream.format("memory").queryName(table).option("checkpointLocation", str(checkpoint))
@@ -46,7 +47,7 @@ def streamed(spark: Any, given: dict[str, str], checkpoint: Path) -> list[int]:
     return [row.offset for row in spark.table(table).collect()]
 
 
-def test_a_stream_of_small_batches_has_every_committed_row(
+def test_stream_of_small_batches_has_every_committed_row(
     spark: Any, official_jars: list[Path], cluster: Cluster, tmp_path: Path
 ) -> None:
     log = skipped_log(cluster)

@@ -1,4 +1,4 @@
-"""Connectors as YAML: files, databases and topics, joined without code."""
+"""Connectors in YAML between files, databases and topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.effort import rounds
 
 @pytest.fixture
 def connect(spark: Any, headrace: Cluster, tmp_path: Path) -> Callable[[str], None]:
-    """Writes a connector file and runs it over what is there."""
+    """Writes a connector file and runs it over the existing data."""
 
     def run(text: str, name: str = "c") -> None:
         file = tmp_path / f"{name}.yml"
@@ -40,7 +40,7 @@ def fill(headrace: Cluster, topic: str, *values: bytes) -> None:
     headrace.write(topic, [Record(None, value, timestamp_ms=now) for value in values])
 
 
-def test_files_become_records_once_each(spark: Any, headrace: Cluster, connect: Any, tmp_path: Path) -> None:
+def test_each_line_of_a_file_becomes_one_record(spark: Any, headrace: Cluster, connect: Any, tmp_path: Path) -> None:
     lines, orders = headrace.topic(), headrace.topic()
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\ntwo\n")
@@ -67,7 +67,7 @@ def test_files_become_records_once_each(spark: Any, headrace: Cluster, connect: 
     assert values_of(headrace, mixed) == {b'{"id":1,"tags":["a"]}': 1, b'{"id":2,"tags":null}': 1, b'{"id":3}': 1}
 
 
-def test_a_topic_goes_to_parquet_delta_and_a_table_and_bad_rows_aside(
+def test_topic_is_written_to_parquet_delta_and_a_table_and_bad_rows_to_dead_letters(
     spark: Any, headrace: Cluster, connect: Any, tmp_path: Path
 ) -> None:
     topic = headrace.topic()
@@ -90,7 +90,7 @@ def test_a_topic_goes_to_parquet_delta_and_a_table_and_bad_rows_aside(
     with sqlite3.connect(tmp_path / "t.db") as database:
         assert database.execute("SELECT * FROM people ORDER BY id").fetchall() == [(1, "a"), (2, "B")]
         ((ledger, _),) = database.execute("SELECT name, batch FROM _headrace_ledger").fetchall()
-    # A new checkpoint counts its batches from 0 again: the ledger is that of the query's id.
+    # A new checkpoint counts its batches from 0 again, so the ledger must use the query's id.
     query = json.loads((tmp_path / "storage" / "table" / "checkpoints" / "table" / "metadata").read_text())["id"]
     assert ledger == f"table-{query}"
     assert set(values_of(headrace, f"{topic}.dlq")) == {b"broken"}
@@ -102,7 +102,7 @@ def test_new_rows_of_a_table_are_read_by_a_growing_column(
 ) -> None:
     topic = headrace.topic()
     database = Database(f"sqlite:///{tmp_path}/s.db" if kind == "sqlite" else request.getfixturevalue("postgres"))
-    # Types that Spark does not have come as the database writes them.
+    # Types that Spark lacks become text, as the database prints them.
     (number, document) = ("INTEGER", "TEXT") if kind == "sqlite" else ("SERIAL", "JSONB")
     with database.connect() as connection:
         connection.execute(f"CREATE TABLE log (id {number} PRIMARY KEY, text TEXT, doc {document}, big NUMERIC(20, 2))")
@@ -149,10 +149,10 @@ def test_sqlite_changes_are_captured_by_triggers_and_applied(headrace: Cluster, 
 
 
 @pytest.mark.parametrize(("kind", "changes"), [("sqlite", 100), ("postgres", rounds(short=300, long=1000))])
-def test_changes_reach_the_target_through_restarts(
+def test_changes_reach_the_target_despite_restarts(
     request: pytest.FixtureRequest, connect: Any, tmp_path: Path, kind: str, changes: int
 ) -> None:
-    """Thousands of them with HEADRACE_EFFORT=long."""
+    """Thousands of changes with HEADRACE_EFFORT=long."""
     sqlite = f"sqlite:///{tmp_path}/source.db"
     source = Database(sqlite if kind == "sqlite" else request.getfixturevalue("postgres"))
     target = Database(f"sqlite:///{tmp_path}/target.db")
@@ -181,7 +181,7 @@ def test_changes_reach_the_target_through_restarts(
         ("from: {file: {pth: x}}\nto: console", "'pth' is unknown (did you mean \"path\"?)"),
     ],
 )
-def test_a_wrong_connector_is_named(spark: Any, tmp_path: Path, text: str, words: str) -> None:
+def test_error_names_a_wrong_connector(spark: Any, tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "c.yml"
     file.write_text(text)
     with pytest.raises(Exception) as refusal:

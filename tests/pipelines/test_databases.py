@@ -1,4 +1,4 @@
-"""What connectors rely on in real databases, without Spark: the ledger, and change logs."""
+"""The ledger and the change logs of connectors in real databases, without Spark."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
 
 
 @pytest.mark.parametrize("first_commits", [True, False])
-def test_of_two_writers_of_a_batch_one_writes(database: Database, first_commits: bool) -> None:
-    """Two drivers at once: the second waits for the first, and writes only when the first did not."""
+def test_only_one_of_two_concurrent_writers_writes_a_batch(database: Database, first_commits: bool) -> None:
+    """Two drivers at once: the second waits for the first, and writes only if the first did not."""
     name = f"copy-{first_commits}"
     with database.connect() as connection:
         assert database.claim_batch(connection, name, 4)
@@ -52,13 +52,13 @@ def test_of_two_writers_of_a_batch_one_writes(database: Database, first_commits:
         assert database.claim_batch(connection, f"{name}-other", 0)
 
 
-def test_a_postgres_log_gives_the_same_changes_until_it_may_forget_them(postgres: str) -> None:
+def test_postgres_log_returns_the_same_changes_until_they_are_released(postgres: str) -> None:
     with psycopg.connect(postgres, autocommit=True) as source:
         source.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, ok BOOLEAN, text TEXT)")
         log = change_log(postgres, ["parts"], "parts_slot")
         start = log.prepare()
         assert log.prepare() == start
-        # Too large for its row and not to be squeezed: PostgreSQL keeps it apart and does not send it again.
+        # Too large for its row and not compressible: PostgreSQL stores it separately and does not send it again.
         source.execute("ALTER TABLE parts ALTER text SET STORAGE EXTERNAL")
         source.execute("INSERT INTO parts VALUES (1, true, repeat('long ', 2000))")
         source.execute("UPDATE parts SET ok = false")
@@ -89,7 +89,7 @@ def test_a_postgres_log_gives_the_same_changes_until_it_may_forget_them(postgres
         log.check(middle)
 
 
-def test_a_sqlite_log_that_was_made_anew_is_noticed(tmp_path: Path) -> None:
+def test_recreated_sqlite_log_is_detected(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/a.db")
     with database.connect() as connection:
         connection.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, name TEXT)")

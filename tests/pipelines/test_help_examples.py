@@ -1,4 +1,4 @@
-"""Every example in the help of the commands that run on Spark works, typed by a shell in the order of a user's day."""
+"""Every help example of the commands that use Spark works in a shell, in the order of typical use."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ PROGRAMS = Path(sys.executable).parent
 EXAMPLES = {
     name: examples(command) for name, command in commands() if name.split()[0] in ("pipeline", "mirror", "demo")
 }
-# `stop` needs one that runs, so a run in the background is begun before it and ends with it.
+# `stop` needs a running pipeline, so a run starts in the background before it.
 ORDER = (
     "pipeline init", "pipeline check", "pipeline run", "pipeline ls", "pipeline status", "pipeline replay",
     "pipeline reset", "pipeline stop", "pipeline dlq ls", "pipeline dlq retry", "pipeline jars",
     "mirror run", "mirror offsets", "demo wordcount",
 )  # fmt: skip
-# Each starts Spark for what other tests here do within one session: run in full by HEADRACE_EFFORT=long.
+# Each starts its own Spark session; other tests cover the same in one session. Run all with HEADRACE_EFFORT=long.
 LONG = {"pipeline check", "pipeline replay", "pipeline stop", "mirror run", "mirror offsets"}
 
 
-def test_every_command_on_spark_is_in_the_day_below() -> None:
+def test_every_spark_command_has_an_example_here() -> None:
     assert sorted(EXAMPLES) == sorted(ORDER)
 
 
@@ -58,7 +58,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, clusters: tuple[RunningBroker
 
 
 @pytest.mark.parametrize("name", [name for name in ORDER if effort.is_long() or name not in LONG])
-def test_the_examples_work(name: str, home: Path, clusters: tuple[RunningBroker, RunningBroker]) -> None:
+def test_help_examples_work(name: str, home: Path, clusters: tuple[RunningBroker, RunningBroker]) -> None:
     env = {**os.environ, "HEADRACE_BOOTSTRAP": clusters[0].bootstrap, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
     for example in EXAMPLES[name]:
         line = example

@@ -1,7 +1,7 @@
-"""Drivers, executors and their Python workers killed on the way: nothing is lost and nothing doubled.
+"""Kills of drivers, executors and their Python workers lose and duplicate nothing.
 
-`make test` kills a driver, which is a whole local Spark; HEADRACE_EFFORT=long (`make chaos`) kills ten times each, on a
-cluster and with every target.
+`make test` kills a driver of a local Spark. HEADRACE_EFFORT=long (`make chaos`) kills ten times each, on a cluster and
+with every target.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
 
 
 @pytest.mark.parametrize("kind", _EVERY_TARGET if is_long() else _EVERY_TARGET[:1])
-def test_killed_at_random_nothing_is_lost_and_nothing_doubled(
+def test_random_kills_lose_and_duplicate_nothing(
     request: pytest.FixtureRequest, headrace: Cluster, tmp_path: Path, kind: str
 ) -> None:
     kills = rounds(short=1, long=10)
@@ -43,7 +43,7 @@ def test_killed_at_random_nothing_is_lost_and_nothing_doubled(
             rows_per_batch=rounds(short=300, long=1_000),
             target=copy_target(kind, "headrace", tmp_path, stack),
             victims=(DRIVER, EXECUTOR, PYTHON, FREEZE) if is_long() else (DRIVER,),
-            # A start of Spark takes a quarter of a minute on two cores, with executors of its own half of one.
+            # Spark starts in 15 seconds on two cores, in 30 with executors of its own.
             cluster=request.getfixturevalue("spark_cluster") if is_long() else None,
             seed=3,
         )
@@ -53,7 +53,7 @@ def test_killed_at_random_nothing_is_lost_and_nothing_doubled(
 
 @pytest.mark.skipif(not is_long(), reason="twelve starts of Spark (HEADRACE_EFFORT=long)")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_captured_changes_reach_the_target_though_the_driver_is_killed(
+def test_captured_changes_reach_the_target_despite_driver_kills(
     request: pytest.FixtureRequest, headrace: Cluster, tmp_path: Path, kind: str
 ) -> None:
     url = f"sqlite:///{tmp_path}/source.db" if kind == "sqlite" else request.getfixturevalue("postgres")

@@ -1,4 +1,4 @@
-"""Topics copied between clusters: everything kept, nothing twice, groups moved along."""
+"""Mirrors copy topics between clusters completely and once, and translate group offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def west() -> Any:
 
 @pytest.fixture
 def mirrored(spark: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Runs a mirror over what is there; its spec."""
+    """Runs a mirror over the existing records. Returns its spec."""
 
     def run(name: str, source: Cluster, target: Cluster, topics: str, rename: str = "{topic}") -> Any:
         file = tmp_path / f"{name}.yml"
@@ -52,7 +52,7 @@ def rows(spark: Any, cluster: Cluster, topic: str) -> list[Any]:
     return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
 
 
-def test_two_clusters_meet_in_an_aggregate_and_groups_follow(
+def test_two_clusters_are_mirrored_into_one_and_group_offsets_are_translated(
     spark: Any, east: Cluster, west: Cluster, headrace: Cluster, mirrored: Any
 ) -> None:
     topic = "orders-to-mirror"
@@ -92,9 +92,7 @@ def test_two_clusters_meet_in_an_aggregate_and_groups_follow(
         translate_group(spec, "nobody")
 
 
-def test_clusters_that_mirror_each_other_do_not_go_in_circles(
-    spark: Any, east: Cluster, west: Cluster, mirrored: Any
-) -> None:
+def test_clusters_that_mirror_each_other_do_not_loop(spark: Any, east: Cluster, west: Cluster, mirrored: Any) -> None:
     topic = "shared"
     for cluster, start in ((east, 0), (west, 100)):
         cluster.client.create_topic(topic, 1, configs={"retention.ms": "-1"})

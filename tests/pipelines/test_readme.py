@@ -1,4 +1,4 @@
-"""The README's stream without a jar reads what the tour wrote."""
+"""The stream example of the README reads a topic without a jar."""
 
 from __future__ import annotations
 

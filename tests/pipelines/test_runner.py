@@ -1,4 +1,4 @@
-"""Pipeline directories: checked, run, watched, moved and repaired."""
+"""Pipeline directories: check, run, progress, reset, replay, dead letters and restarts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topic(name):
 
 @pytest.fixture
 def made(headrace: Cluster, tmp_path: Path) -> Callable[..., Any]:
-    """Writes a pipeline directory and gives its spec."""
+    """Writes a pipeline directory and returns its spec."""
 
     def write(name: str, python: str = "", sql: str = "") -> Any:
         folder = tmp_path / name
@@ -136,7 +136,7 @@ def letters():
     assert values_of(headrace, orders)[b"not json"] == 2
 
 
-def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cluster, made: Any) -> None:
+def test_stopped_flow_is_reset_and_a_range_is_replayed(spark: Any, headrace: Cluster, made: Any) -> None:
     source, target = headrace.topic(), headrace.topic()
     fill(headrace, source, b"a", b"b", b"c", b"d")
     spec = made("moved", copy_flow(source, target))
@@ -155,7 +155,7 @@ def test_a_stopped_flow_is_moved_and_a_stretch_replayed(spark: Any, headrace: Cl
     assert values_of(headrace, target) == {b"A": 1, b"B": 2, b"C": 3, b"D": 2}
 
 
-def test_a_flow_whose_topic_was_created_again_stops_until_it_is_reset(spark: Any, headrace: Cluster, made: Any) -> None:
+def test_flow_stops_when_its_topic_is_recreated_until_it_is_reset(spark: Any, headrace: Cluster, made: Any) -> None:
     source, target = headrace.topic(), headrace.topic()
     fill(headrace, source, b"a", b"b")
     spec = made("again", copy_flow(source, target))
@@ -172,9 +172,7 @@ def test_a_flow_whose_topic_was_created_again_stops_until_it_is_reset(spark: Any
     assert set(values_of(headrace, target)) == {b"A", b"B", b"C", b"D", b"E", b"F"}
 
 
-def test_a_changed_plan_on_an_old_checkpoint_is_refused_with_the_way_out(
-    spark: Any, headrace: Cluster, made: Any
-) -> None:
+def test_changed_plan_on_an_old_checkpoint_is_refused_with_a_remedy(spark: Any, headrace: Cluster, made: Any) -> None:
     source, target = headrace.topic(), headrace.topic()
     fill(headrace, source, b"a", b"b")
 
@@ -215,9 +213,7 @@ def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any,
     assert read_progress(headrace.bootstrap)["followed.copied"]["state"] == "stopped"
 
 
-def test_a_flow_that_fails_is_started_again_and_loses_nothing(
-    spark: Any, headrace: Cluster, made: Any, tmp_path: Path
-) -> None:
+def test_failed_flow_restarts_and_loses_nothing(spark: Any, headrace: Cluster, made: Any, tmp_path: Path) -> None:
     source, target = headrace.topic(), headrace.topic()
     trouble = tmp_path / "trouble"
     change = 'f.udf(careful)(f.col("value").cast("string"))'
@@ -252,11 +248,11 @@ def careful(text):
     assert values_of(headrace, target) == {b"ONE": 1, b"TWO": 1}
     assert said[0] == "flow 'copied' failed and starts again in 1 s: OSError: the disk is away"
     assert (last["state"], last["restarts"], last["last_error"]) == ("restarting", 1, "OSError: the disk is away")
-    # The pause doubles as long as it goes wrong.
+    # The pause doubles while the flow fails.
     assert run.flows[0].pause_s == 2.0 ** len(said)
 
 
-def test_a_flow_runs_in_real_time_with_spark_s_own_connector(
+def test_flow_runs_in_real_time_mode_with_sparks_connector(
     spark: Any, official_jars: list[Path], headrace: Cluster, made: Any
 ) -> None:
     if not official_jars:
@@ -283,12 +279,12 @@ def quick(name):
     finally:
         run.stop()
         watcher.join(60)
-    # Both went through one batch, which lasts five minutes: no micro-batch was waited for.
+    # Both records were in one batch, which lasts five minutes: they did not wait for a micro-batch.
     assert values_of(headrace, target) == {b"ONE": 1, b"TWO": 1}
     assert run.flows[0].progress.batch_id <= 0
 
 
-def test_a_failing_update_is_told_in_one_sentence(spark: Any, headrace: Cluster, made: Any) -> None:
+def test_failing_update_is_reported_in_one_sentence(spark: Any, headrace: Cluster, made: Any) -> None:
     source = headrace.topic()
     fill(headrace, source, b"a")
     spec = made(
@@ -308,7 +304,7 @@ def counted():
 
 @pytest.mark.parametrize("length", [2_000, 15_000])
 def test_spark_can_search_a_long_traceback(spark: Any, length: int) -> None:
-    """Spark looks for an interruption in what foreachBatch raised by this pattern; JVM threads have 1 MB usually."""
+    """Spark searches exceptions of foreachBatch with this pattern. The default stack of JVM threads is 1 MB."""
     jvm = spark._jvm
     text = (
         "py4j.protocol.Py4JJavaError: "
@@ -338,7 +334,7 @@ def test_check_names_the_file_and_what_is_wrong(spark: Any, made: Any, python: s
 
 
 @pytest.mark.parametrize("template", [*TEMPLATES, "wordcount"])
-def test_templates_are_sound_as_they_are(spark: Any, headrace: Cluster, tmp_path: Path, template: str) -> None:
+def test_templates_pass_the_check_without_changes(spark: Any, headrace: Cluster, tmp_path: Path, template: str) -> None:
     init(tmp_path / "new", template)
     spec = load_spec(tmp_path / "new").with_settings({BOOTSTRAP: headrace.bootstrap})
     flows = PipelineRun(spec, spark, report=lambda _: None).resolve()
@@ -350,7 +346,7 @@ def test_templates_are_sound_as_they_are(spark: Any, headrace: Cluster, tmp_path
         init(tmp_path / "new", template)
 
 
-def test_avro_rows_are_decoded_and_bad_ones_named(spark: Any) -> None:
+def test_avro_rows_are_decoded_and_bad_ones_have_an_error(spark: Any) -> None:
     import io
 
     import fastavro

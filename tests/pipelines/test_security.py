@@ -1,4 +1,4 @@
-"""TLS and SASL against Apache Kafka: the client, Spark's source and sink, a pipeline's own words to its cluster."""
+"""TLS and SASL with Apache Kafka: the client, Spark's source and sink, the progress of a pipeline."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_transaction_is_written_and_read(kafka: SecuredKafka, way: str) -> Non
     topic = cluster.topic()
     transaction = Transaction(cluster.client, f"tx-{topic}", timeout_ms=60_000)
     transaction.begin()
-    # More than one TLS record, and more than one turn of the socket.
+    # More than one TLS record and more than one read of the socket.
     big = b"x" * 300_000
     cluster.write(topic, [Record(b"k", big, timestamp_ms=1_700_000_000_000)], transaction=transaction)
     transaction.commit(f"group-{topic}", {(topic, 0): (1, "")})
@@ -76,7 +76,9 @@ def test_a_transaction_is_written_and_read(kafka: SecuredKafka, way: str) -> Non
         ("SSL", {"ssl.keystore.location": ""}, r"security\.protocol=SSL"),
     ],
 )
-def test_a_refusal_is_told_with_the_way_out(kafka: SecuredKafka, way: str, other: dict[str, str], words: str) -> None:
+def test_rejected_login_is_reported_with_a_remedy(
+    kafka: SecuredKafka, way: str, other: dict[str, str], words: str
+) -> None:
     settings = kafka.settings(way, other["password"]) if "password" in other else kafka.settings(way)
     settings |= {name: value for name, value in other.items() if "." in name}
     if other.get("ssl.truststore.location") == "stranger":
@@ -110,7 +112,7 @@ def test_spark_reads_and_writes_with_the_options_of_its_own_connector(
     cluster.client.close()
 
 
-def test_a_connector_and_its_progress_use_the_settings_that_are_written_once(
+def test_connector_and_its_progress_use_the_same_settings(
     spark: Any, kafka: SecuredKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     way = "SASL_SSL SCRAM-SHA-256"

@@ -1,4 +1,4 @@
-"""Writing topics: exactly once by default, at least once when asked, and what is refused."""
+"""The sink writes topics exactly once by default, or at least once, and rejects wrong options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def read(spark: Any, cluster: Cluster, topic: str, **options: str) -> Any:
 @pytest.mark.parametrize(
     ("mode", "codec"), [("exactly-once", "none"), ("exactly-once", "zstd"), ("at-least-once", "lz4")]
 )
-def test_rows_arrive_whole_on_java_s_partitions(spark: Any, cluster: Cluster, mode: str, codec: str) -> None:
+def test_rows_arrive_complete_on_the_partitions_of_javas_producer(
+    spark: Any, cluster: Cluster, mode: str, codec: str
+) -> None:
     topic = cluster.topic(3)
     frame = spark.range(2000).select(
         f.when(f.col("id") % 5 > 0, f.col("id").cast("string")).alias("key"),
@@ -65,9 +67,9 @@ def test_topic_and_partition_come_from_columns(spark: Any, cluster: Cluster) -> 
 
 
 def test_a_repeated_batch_is_written_once(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
-    """The journal says that the last batches were never committed: Spark runs them again, as after a crash. It has a
-    shuffle, and other cores at hand than before: the tasks must be the same all the same. Sink and tasks keep one
-    ledger, so a query may write first in the one way and then in the other: one order on each broker."""
+    """The last commits are removed from the journal, so Spark runs these batches again, as after a crash. The query has
+    a shuffle and a different number of cores, but its tasks must be the same. `sink` and `task_sink` share one ledger,
+    so a query may change between them; each broker tests one order."""
     by_tasks_first = cluster.kind == "apache"
     source, target = cluster.topic(2), cluster.topic(2)
     for partition in range(2):
@@ -114,7 +116,7 @@ def latest_values(spark: Any, cluster: Cluster, writer: Any, target: str, checkp
     return {bytes(row.key): bytes(row.value) for row in read(spark, cluster, target).orderBy("offset").collect()}
 
 
-def test_update_mode_by_tasks_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_task_sink_in_update_mode_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     source, target = cluster.topic(1), cluster.topic(1)
     cluster.write(source, records(30))
     writer = written_by_tasks(counted_by_thirds(spark, cluster, source), cluster.options(topic=target))
@@ -131,7 +133,7 @@ def test_update_mode_through_foreach_batch_keeps_the_latest_value(
     assert latest_values(spark, headrace, writer, target, tmp_path) == {b"0": b"10", b"1": b"10", b"2": b"10"}
 
 
-def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster: Cluster) -> None:
+def test_slot_skips_batches_in_its_ledger_and_a_stale_attempt_is_fenced(cluster: Cluster) -> None:
     import pyarrow as pa
 
     topic = cluster.topic(1)
@@ -144,11 +146,11 @@ def test_a_slot_skips_what_its_ledger_has_and_a_stale_attempt_is_fenced(cluster:
     assert write_slot(options, rows(b"a", b"b"), "slots", 0, 4).skipped
     assert write_slot(options, rows(b"old"), "slots", 0, 3).skipped
     assert not write_slot(options, rows(b"c"), "slots", 0, 5).skipped
-    # As the sink reads it: a commit may be answered a moment before its markers are written.
+    # As the sink reads it: the broker may acknowledge a commit before it writes the markers.
     ledger = cluster.client.committed_offsets(ledger_group("slots", 0), [(topic, 0)], require_stable=True)
     assert ledger == {(topic, 0): (5, "rows=1")}
 
-    # A newer attempt is another worker's, with connections of its own.
+    # A newer attempt runs in another worker with its own connections.
     others = SinkOptions.parse(cluster.options(topic=topic) | {"kafka.client.id": "another worker"})
     won: list[bool] = []
 
@@ -195,7 +197,7 @@ def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
         (["string(id) as value"], {"topic": "not a name"}, "not a name"),
     ],
 )
-def test_what_a_user_reads_when_rows_cannot_be_written(
+def test_error_messages_of_the_sink(
     spark: Any, headrace: Cluster, columns: list[str], options: dict[str, str], words: str
 ) -> None:
     topic = headrace.topic(2)

@@ -1,5 +1,4 @@
-"""The sink's transactions when the broker dies under them, without Spark: a task that fails is tried again, as Spark
-does."""
+"""The sink's transactions when the broker dies, without Spark. A failed task is retried, as Spark does."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class Task(threading.Thread):
             keys = [b"%d" % (self.batch * _ROWS + number) for number in range(_ROWS)]
             rows = pa.RecordBatch.from_arrays([pa.array(keys, pa.binary())] * 2, names=["key", "value"])
             try:
-                # Two pieces: a broker may die between them.
+                # Two batches, so that the broker may die between them.
                 done = write_slot(self.options, iter([rows[:5], rows[5:]]), "faults", 0, self.batch)
             except PipelineError:
                 self.failures += 1
@@ -47,7 +46,7 @@ class Task(threading.Thread):
 
 
 @pytest.mark.chaos
-def test_a_broker_that_dies_in_a_transaction_loses_and_doubles_nothing(tmp_path: Path) -> None:
+def test_broker_death_during_a_transaction_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     chance = random.Random(4)
     with broker_process(data_dir=tmp_path / "data") as broker:
         with BlockingClient(broker.bootstrap) as client:

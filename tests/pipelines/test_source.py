@@ -1,4 +1,4 @@
-"""Reading topics: the same rows as Spark's own connector, from Headrace and from Apache Kafka."""
+"""The source returns the same rows as Spark's own connector, from Headrace and from Apache Kafka."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_rows_equal_those_of_sparks_own_connector(
 
 
 def run_available(spark: Any, given: dict[str, str], checkpoint: Path, table: str) -> list[Any]:
-    """Reads what is there into a table in memory; the progress events."""
+    """Reads the existing records into a table in memory. Returns the progress events."""
     stream = spark.readStream.format("headrace").options(**given).load()
     query = (
         stream.writeStream.format("memory")
@@ -102,7 +102,7 @@ def run_available(spark: Any, given: dict[str, str], checkpoint: Path, table: st
     return [event for event in query.recentProgress if event.numInputRows]
 
 
-def test_a_stream_reads_in_limited_batches_and_goes_on_after_a_restart(
+def test_stream_reads_limited_batches_and_continues_after_a_restart(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
     topic = cluster.topic(2)
@@ -183,7 +183,7 @@ def test_records_lost_to_retention_stop_the_query_or_are_counted(spark: Any, clu
     assert StreamNotes(cluster.client).missed(str(query.id)) == 3
 
 
-def test_a_topic_created_again_is_noticed(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+def test_recreated_topic_is_detected(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(1)
     cluster.write(topic, records(3))
     given = cluster.options(subscribe=topic, startingOffsets="earliest")
@@ -236,7 +236,7 @@ def test_a_checkpoint_of_another_topic_is_refused(spark: Any, headrace: Cluster,
     assert f"the checkpoint belongs to topic {one}" in failing(lambda: start(two).awaitTermination())
 
 
-def test_what_a_user_reads_when_something_is_wrong(spark: Any, headrace: Cluster) -> None:
+def test_error_messages_of_the_source(spark: Any, headrace: Cluster) -> None:
     def read(**options: str) -> str:
         return failing(lambda: spark.read.format("headrace").options(**headrace.options(**options)).load().count())
 

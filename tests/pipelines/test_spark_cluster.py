@@ -1,4 +1,4 @@
-"""Beyond one process: the word count on a standalone Spark cluster over three brokers, with losses on both sides."""
+"""The word count on a standalone Spark cluster and three brokers, while an executor and a broker are lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WORDS = [f"word{number}" for number in range(40)]
 
 
 class Lines(threading.Thread):
-    """Writes lines until it is told to stop, and counts the words of those that were acknowledged."""
+    """Writes lines until `stop`, and counts the words of acknowledged lines."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -45,7 +45,7 @@ class Lines(threading.Thread):
             self._producer.poll(0)
 
     def _told(self, error: KafkaError | None, words: list[str]) -> None:
-        # An idempotent producer goes on trying for two minutes: with one broker of three gone nothing may fail.
+        # An idempotent producer retries for two minutes. With two of three brokers alive no write may fail.
         assert error is None, error
         self.counts.update(words)
         self.lines += 1
@@ -57,7 +57,7 @@ class Lines(threading.Thread):
 
 
 class Counts:
-    """The latest count of every word, as a reader of committed records sees it."""
+    """The latest count of every word in the committed records."""
 
     def __init__(self, bootstrap: str) -> None:
         self._consumer = Consumer(
@@ -81,14 +81,14 @@ class Counts:
 @pytest.mark.chaos
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not is_long(), reason="a cluster of each kind takes minutes: HEADRACE_EFFORT=long")
-def test_the_word_count_survives_an_executor_and_a_broker(tmp_path: Path) -> None:
+def test_word_count_survives_the_loss_of_an_executor_and_a_broker(tmp_path: Path) -> None:
     pipeline = tmp_path / "wordcount"
     shutil.copytree(WORDCOUNT, pipeline)
     with RunningCluster(tmp_path / "brokers") as brokers, SparkCluster(tmp_path / "spark") as spark:
         brokers.create_topic(_INPUT)
         brokers.create_topic(_OUTPUT, config={"cleanup.policy": "compact"})
         command = [sys.executable, "-m", "headrace.cli", "pipeline", "run", str(pipeline), "--master", spark.url]
-        # Spark's own 200 would be 200 transactions a batch on two cores.
+        # Spark's default of 200 would mean 200 transactions per batch on two cores.
         command += ["--bootstrap", brokers.bootstrap, "--set", "spark.sql.shuffle.partitions=4"]
         lines, counts = Lines(brokers.bootstrap), Counts(brokers.bootstrap)
         with (tmp_path / "driver.log").open("wb") as log:

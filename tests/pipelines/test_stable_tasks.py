@@ -1,4 +1,4 @@
-"""A batch that Spark repeats has the tasks it had: the exactly-once ledger counts by them."""
+"""A repeated batch has the same tasks as before, on which the exactly-once ledger depends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _SINK = Sink("out", None, None, "headrace", {"topic": "t"})
 
 
 def tasks_of(spark: Any, cluster: Cluster, topics: list[str], folder: Path, how: str) -> dict[int, set[bytes]]:
-    """Which values each task of the query's only batch gets; `how` is a format, or "dealt" rows of Spark's own."""
+    """The values of each task in the query's only batch. `how` is a format, or "dealt": Spark's format with
+    `stable_tasks`."""
     seen: dict[int, set[bytes]] = {}
     given = cluster.options(subscribe=",".join(topics), startingOffsets="earliest")
     frame = spark.readStream.format("headrace" if how == "headrace" else "kafka").options(**given).load()
@@ -51,7 +52,7 @@ def test_a_repeated_batch_has_the_same_tasks(
             headrace.write(topic, rows, partition=partition)
     first = tasks_of(spark, headrace, topics, tmp_path, how)
     assert sum(map(len, first.values())) == 36
-    # As if the driver had died before it noted that the batch was done.
+    # As if the driver had died before it recorded that the batch was done.
     for file in (tmp_path / "commits").iterdir():
         file.unlink()
     assert tasks_of(spark, headrace, topics, tmp_path, how) == first

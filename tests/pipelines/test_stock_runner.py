@@ -1,4 +1,4 @@
-"""The same directory in Spark's own runner: `spark-pipelines run`, which needs Spark Connect's packages."""
+"""A pipeline directory in Spark's own runner `spark-pipelines run`, which needs the packages of Spark Connect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.effort import is_long
 
 
 @pytest.mark.skipif(not is_long(), reason="Spark's own runner takes half a minute to start (HEADRACE_EFFORT=long)")
-def test_a_directory_of_ours_runs_with_the_stock_command(headrace: Cluster, tmp_path: Path) -> None:
+def test_pipeline_directory_runs_with_the_stock_command(headrace: Cluster, tmp_path: Path) -> None:
     pytest.importorskip("grpc", reason="Spark Connect's packages: pip install 'headrace[connect]'")
     for topic in ("input", "output"):
         headrace.client.create_topic(topic, 1)

@@ -1,4 +1,4 @@
-"""What the stream reader answers Spark, asked directly: limits, new partitions, records and topics that are gone."""
+"""The stream reader, called directly instead of by Spark: limits, new partitions, deleted records and topics."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_again(cluster: Cluster, topic: str, partitions: int = 1) -> None:
     cluster.client.create_topic(topic, partitions)
 
 
-def test_a_batch_waits_for_enough_records_but_not_for_ever(headrace: Cluster) -> None:
+def test_batch_waits_for_min_offsets_up_to_the_trigger_delay(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(3))
     seconds = itertools.count(1000.0, 10.0)
@@ -62,7 +62,7 @@ def test_a_batch_waits_for_enough_records_but_not_for_ever(headrace: Cluster) ->
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMinRows(10)
     first = reader.latestOffset(reader.initialOffset(), limit)
-    # As in Spark's connector the first batch is taken as it is.
+    # As in Spark's connector, the first batch does not wait.
     assert ends(first, topic) == {"0": 3}
     headrace.write(topic, records(4, start=3))
     assert reader.latestOffset(first, limit) == first
@@ -74,7 +74,7 @@ def test_a_batch_waits_for_enough_records_but_not_for_ever(headrace: Cluster) ->
     assert answers == [13, 13, 14]
 
 
-def test_least_and_most_go_together(headrace: Cluster) -> None:
+def test_min_and_max_offsets_work_together(headrace: Cluster) -> None:
     topic = headrace.topic(2)
     for partition in range(2):
         headrace.write(topic, records(50), partition=partition)
@@ -89,7 +89,7 @@ def test_least_and_most_go_together(headrace: Cluster) -> None:
     assert taken == [30, 30, 30, 10]
 
 
-def test_pieces_are_cut_by_records_and_by_count(headrace: Cluster) -> None:
+def test_ranges_are_split_by_records_and_by_count(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(10))
     reader = reader_of(headrace, topic, maxRecordsPerPartition="4")
@@ -114,7 +114,7 @@ def test_a_partition_added_while_the_stream_runs_is_read_from_its_beginning(head
     assert reader.reportLatestOffset() == {topic: {"0": 5, "1": 2}}
 
 
-def test_what_retention_took_is_an_error_or_a_count(headrace: Cluster) -> None:
+def test_records_deleted_by_retention_are_an_error_or_counted(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(10))
     strict, lenient = reader_of(headrace, topic), reader_of(headrace, topic, failOnDataLoss="false")
@@ -127,13 +127,13 @@ def test_what_retention_took_is_an_error_or_a_count(headrace: Cluster) -> None:
     end = lenient.latestOffset(start, ReadAllAvailable())
     assert end == {topic: {"0": 10}}
     batch = RunningBatch(uuid.uuid4().hex, 3)
-    # A batch that Spark runs again counts once.
+    # A repeated batch counts once.
     for _ in range(2):
         assert read_by_tasks(lenient, start, end, batch) == [7, 8, 9]
     assert StreamNotes(headrace.client).missed(batch.query_id) == 5
 
 
-def test_a_topic_created_again_while_the_query_runs_is_an_error(headrace: Cluster) -> None:
+def test_topic_recreated_while_the_query_runs_is_an_error(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(3))
     reader = reader_of(headrace, topic)
@@ -144,7 +144,7 @@ def test_a_topic_created_again_while_the_query_runs_is_an_error(headrace: Cluste
         reader.latestOffset(start, ReadAllAvailable())
 
 
-def test_a_topic_created_again_while_the_query_stands_still_is_an_error_or_read_from_its_beginning(
+def test_topic_recreated_while_the_query_is_stopped_is_an_error_or_read_from_its_beginning(
     cluster: Cluster,
 ) -> None:
     topic = cluster.topic()
@@ -157,7 +157,7 @@ def test_a_topic_created_again_while_the_query_stands_still_is_an_error_or_read_
     create_again(cluster, topic)
     cluster.write(topic, records(9))
 
-    # Each reader is a start of the query; nothing but the checkpoint and the notes tells it what was read.
+    # Each reader is a restart of the query. It knows only the checkpoint and the notes.
     strict = reader_of(cluster, topic)
     end = strict.latestOffset(start, ReadAllAvailable())
     for _ in range(2):
@@ -167,7 +167,7 @@ def test_a_topic_created_again_while_the_query_stands_still_is_an_error_or_read_
     lenient = reader_of(cluster, topic, failOnDataLoss="false")
     assert lenient.latestOffset(start, ReadAllAvailable()) == end
     for _ in range(2):
-        # Spark runs the batch again, in another worker.
+        # Spark repeats the batch in another worker.
         worker_clients._notes.clear()
         assert read_by_tasks(lenient, start, end, RunningBatch(query, 1)) == list(range(9))
     cluster.write(topic, records(2))
@@ -177,7 +177,7 @@ def test_a_topic_created_again_while_the_query_stands_still_is_an_error_or_read_
     assert read_by_tasks(strict, end, later, RunningBatch(query, 2)) == [9, 10]
 
 
-def test_a_topic_created_again_is_noticed_in_a_partition_that_was_never_read(headrace: Cluster) -> None:
+def test_recreated_topic_is_detected_in_a_partition_that_was_never_read(headrace: Cluster) -> None:
     topic = headrace.topic(2)
     headrace.write(topic, records(3))
     query = uuid.uuid4().hex
@@ -212,7 +212,7 @@ def test_a_topic_that_became_shorter_is_read_from_its_beginning_without_fail_on_
     assert read_by_tasks(reader, start, end, RunningBatch(query, 1)) == [0, 1, 2, 3]
 
 
-def test_a_checkpoint_of_an_earlier_version_goes_on_and_its_topic_ids_count(headrace: Cluster) -> None:
+def test_checkpoint_of_an_earlier_version_continues_and_its_topic_ids_are_used(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(5))
     (now,) = Planner(reader_of(headrace, topic).options, headrace.client).find().topic_ids.values()
@@ -232,7 +232,7 @@ def test_a_checkpoint_of_an_earlier_version_goes_on_and_its_topic_ids_count(head
     assert ranges(lenient, other, end) == [(0, 0, 5)]
 
 
-def test_a_stream_goes_on_where_notes_cannot_be_kept(
+def test_stream_continues_if_notes_cannot_be_written(
     headrace: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic = headrace.topic()
@@ -254,7 +254,7 @@ def test_a_stream_goes_on_where_notes_cannot_be_kept(
     worker_clients._notes.clear()
 
 
-def test_a_pattern_does_not_match_what_streams_write_themselves(headrace: Cluster) -> None:
+def test_pattern_does_not_match_internal_topics_of_streams(headrace: Cluster) -> None:
     topic = headrace.topic()
     for own in (NOTES_TOPIC, "__pipelines"):
         headrace.client.create_topic(own, 1)
@@ -262,7 +262,7 @@ def test_a_pattern_does_not_match_what_streams_write_themselves(headrace: Cluste
     assert Planner(options, headrace.client).find().partitions == ((topic, 0),)
 
 
-def test_a_time_after_the_last_record_is_refused_or_the_end(headrace: Cluster) -> None:
+def test_time_after_the_last_record_is_refused_or_means_the_end(headrace: Cluster) -> None:
     topic = headrace.topic()
     headrace.write(topic, records(4))
     late = {"startingOffsetsByTimestamp": f'{{"{topic}":{{"0":9999999999999}}}}'}

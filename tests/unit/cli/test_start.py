@@ -1,4 +1,4 @@
-"""`headrace start`: one line when it serves, one sentence when it cannot, a clean end."""
+"""`headrace start`: one line when it serves, one sentence on an error, a clean shutdown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refused(*arguments: str) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-def test_it_says_where_it_serves_and_answers_there(started: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_start_prints_its_address_and_serves_there(started: subprocess.Popen[str], tmp_path: Path) -> None:
     line = first_line(started)
     assert line.startswith("headrace ")
     assert str(tmp_path / "data") in line
@@ -66,15 +66,15 @@ def test_it_says_where_it_serves_and_answers_there(started: subprocess.Popen[str
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(started: subprocess.Popen[str], number: int, tmp_path: Path) -> None:
+def test_signal_shuts_down_cleanly(started: subprocess.Popen[str], number: int, tmp_path: Path) -> None:
     first_line(started)
     started.send_signal(number)
     assert started.wait(20) == 0
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_signals_that_come_together_are_one(started: subprocess.Popen[str], tmp_path: Path) -> None:
-    """As `timeout` sends them: to the process, and to its group."""
+def test_simultaneous_signals_count_as_one(started: subprocess.Popen[str], tmp_path: Path) -> None:
+    """The program `timeout` sends a signal to the process and to its group."""
     first_line(started)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         started.send_signal(number)
@@ -95,7 +95,7 @@ sys.exit(start.run(sys.argv[1:]))
 """
 
 
-def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+def test_second_signal_stops_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NEVER_STOPS, "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first_line(process)
@@ -111,7 +111,7 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-def test_a_locked_directory_names_who_holds_it(started: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_locked_directory_error_names_the_process(started: subprocess.Popen[str], tmp_path: Path) -> None:
     first_line(started)
     sentence = refused("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     assert sentence.startswith("headrace: ")
@@ -119,7 +119,7 @@ def test_a_locked_directory_names_who_holds_it(started: subprocess.Popen[str], t
     assert str(tmp_path / "data") in sentence
 
 
-def test_a_taken_port_names_who_has_it(started: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_port_in_use_error_names_the_process(started: subprocess.Popen[str], tmp_path: Path) -> None:
     port = port_of(first_line(started))
     sentence = refused("--data", str(tmp_path / "other"), "--listen", f"127.0.0.1:{port}")
     assert f"127.0.0.1:{port}" in sentence
@@ -137,14 +137,16 @@ def test_a_taken_port_names_who_has_it(started: subprocess.Popen[str], tmp_path:
         (("--set", "log.dirs=/proc/nothing/here"), ("/proc/nothing",)),
     ],
 )
-def test_what_is_wrong_is_one_sentence(arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path) -> None:
+def test_configuration_error_is_one_sentence(
+    arguments: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
+) -> None:
     sentence = refused("--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0", *arguments)
     assert sentence.startswith("headrace: ")
     for word in words:
         assert word in sentence
 
 
-def test_arguments_lie_over_the_file_in_their_order() -> None:
+def test_arguments_override_the_file() -> None:
     parsed = parse_arguments(["f.properties", "--set", "a=1", "--override=b=2=3", "--data", "/d", "--listen", "9093"])
     assert parsed.file == "f.properties"
     assert parsed.settings["a"] == "1"
@@ -154,6 +156,6 @@ def test_arguments_lie_over_the_file_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--set"], ["--set", "novalue"], ["--what"], ["a", "b"]])
-def test_wrong_usage_is_told(arguments: list[str]) -> None:
+def test_wrong_usage_raises_an_error(arguments: list[str]) -> None:
     with pytest.raises((UsageError, ConfigError)):
         parse_arguments(arguments)

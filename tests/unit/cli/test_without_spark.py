@@ -1,4 +1,4 @@
-"""An installation without the extra `spark`: brokers and commands work, pipelines say what to install."""
+"""Without the extra `spark` brokers and commands work, and pipeline commands name the missing extra."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.parametrize("verb", ["run", "check"])
-def test_a_pipeline_says_what_it_needs(environment: dict[str, str], tmp_path: Path, verb: str) -> None:
+def test_pipeline_command_names_the_missing_extra(environment: dict[str, str], tmp_path: Path, verb: str) -> None:
     assert run(environment, "pipeline", "init", str(tmp_path / "orders")).returncode == 0
     ran = run(environment, "pipeline", verb, str(tmp_path / "orders"))
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -43,6 +43,6 @@ def test_a_pipeline_says_what_it_needs(environment: dict[str, str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("command", ["topics", "consume", "up", "start"])
-def test_everything_else_does_without(environment: dict[str, str], command: str) -> None:
+def test_other_commands_work_without_spark(environment: dict[str, str], command: str) -> None:
     ran = run(environment, command, "--help")
     assert (ran.returncode, ran.stderr) == (0, "")

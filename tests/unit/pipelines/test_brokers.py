@@ -1,4 +1,4 @@
-"""How a pipeline's settings reach every client of its brokers."""
+"""The settings of a pipeline reach every client of its brokers."""
 
 from __future__ import annotations
 
@@ -40,18 +40,20 @@ def test_a_password_comes_from_the_environment_and_a_file_wins(tmp_path: Path, m
         client_of(wrong)
 
 
-def test_a_context_may_stand_for_the_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_context_name_is_accepted_as_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(_SPEC)
     config = tmp_path / "config.yaml"
     config.write_text('current: far\ncontexts:\n  far: {bootstrap: "127.0.0.1:1"}\n')
     monkeypatch.setenv("HEADRACE_CONFIG", str(config))
     assert pipeline_spec(tmp_path, None, "far").bootstrap == "127.0.0.1:1"
-    # A pipeline knows its own brokers; a command without one asks those of the current context.
+    # A pipeline has its own brokers. A command without a pipeline uses the current context.
     assert pipeline_spec(tmp_path, None, None).bootstrap == "kafka:9093"
     assert bootstrap_address(None) == "127.0.0.1:1"
 
 
-def test_connectors_and_mirrors_have_them_at_both_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors_and_mirrors_use_the_settings_for_source_and_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ORDERS_PASSWORD", "secret")
     guarded = "security.protocol: SASL_SSL, sasl.password: $ORDERS_PASSWORD"
     file = tmp_path / "c.yml"
@@ -66,7 +68,7 @@ def test_connectors_and_mirrors_have_them_at_both_ends(tmp_path: Path, monkeypat
     assert kafka_settings(spec.configuration) == {"security.protocol": "SASL_SSL", "sasl.password": "secret"}
 
 
-def test_a_settings_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_settings_file_is_named(tmp_path: Path) -> None:
     asked = CliRunner().invoke(app, ["ls", "--command-config", str(tmp_path / "no.properties")])
     assert asked.exit_code == 1
     assert "no.properties: No such file" in asked.output

@@ -1,4 +1,4 @@
-"""Options of format("headrace"): what is refused, and in which words."""
+"""Options of format("headrace"): defaults, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_defaults_are_those_of_spark_s_connector() -> None:
     assert batch.poll_timeout_s == 120 and batch.max_trigger_delay_s == 900
 
 
-def test_names_are_taken_in_any_case_and_the_widest_start_wins() -> None:
+def test_names_ignore_case_and_the_timestamp_takes_precedence() -> None:
     given = {"STARTINGOFFSETS": '{"t":{"0":7}}'}
     assert source(**given).starting == Specific({("t", 0): 7}, "startingOffsets")  # type: ignore[arg-type]
     given |= {"startingOffsetsByTimestamp": '{"t":{"0":1000}}', "startingTimestamp": "2000"}
     assert source(**given).starting == AtTimestamp(2000, {}, False, "startingTimestamp")  # type: ignore[arg-type]
 
 
-def test_a_stream_has_no_end() -> None:
+def test_stream_rejects_ending_offsets() -> None:
     with pytest.raises(OptionError, match='"endingOffsets" is for batch queries'):
         source(streaming=True, endingOffsets="latest")
 

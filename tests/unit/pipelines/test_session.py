@@ -1,4 +1,4 @@
-"""What a local session asks of Spark."""
+"""Settings of a local Spark session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fresh_folder() -> Iterator[None]:
     session._socket_folder.cache_clear()
 
 
-def test_workers_are_reached_through_sockets_that_only_this_user_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_sockets_are_open_to_this_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         monkeypatch.setattr(tempfile, "tempdir", short)
         settings = session._unix_sockets()
@@ -28,9 +28,7 @@ def test_workers_are_reached_through_sockets_that_only_this_user_may_open(monkey
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_where_a_socket_s_name_would_be_too_long_spark_keeps_to_tcp(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_spark_uses_tcp_if_the_socket_path_is_too_long(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 80)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))

@@ -1,4 +1,4 @@
-"""kafka-dump-log on an active segment, whose indexes end in room for more entries."""
+"""kafka-dump-log on an active segment, whose indexes end with preallocated zeros."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def active(tmp_path: Path) -> Path:
     return tmp_path / f"{NAME}.index"
 
 
-def test_the_room_at_the_end_is_no_entry(active: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_preallocated_zeros_are_not_entries(active: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--files", str(active)]) == 0
     assert main(["--files", str(active.with_suffix(".timeindex"))]) == 0
     printed = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("Dumping")]
@@ -34,12 +34,12 @@ def test_an_active_index_passes_the_sanity_check(active: Path, capsys: pytest.Ca
     assert "passed sanity check." in capsys.readouterr().out
 
 
-def test_half_an_entry_does_not_pass(active: Path) -> None:
+def test_incomplete_entry_fails_the_sanity_check(active: Path) -> None:
     active.write_bytes(active.read_bytes() + b"\0\0\0")
     assert main(["--files", str(active), "--index-sanity-check"]) == 1
 
 
-def test_an_empty_index_is_called_empty(active: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_index_is_reported_as_empty(active: Path, capsys: pytest.CaptureFixture[str]) -> None:
     active.write_bytes(b"")
     assert main(["--files", str(active)]) == 0
     assert "is empty." in capsys.readouterr().out

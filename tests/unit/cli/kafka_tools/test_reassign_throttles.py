@@ -1,4 +1,4 @@
-"""Which replicas kafka-reassign-partitions limits."""
+"""Replicas that kafka-reassign-partitions throttles."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def on_its_way(*replicas: int, adding: tuple[int, ...]) -> Reassignment:
     return Reassignment(0, replicas, adding)
 
 
-def test_old_replicas_give_and_new_ones_take() -> None:
+def test_old_replicas_are_throttled_as_leaders_and_new_ones_as_followers() -> None:
     assert moves({FIRST: [2, 3]}, {FIRST: [1, 2]}, {}) == {FIRST: ({1, 2}, {3})}
 
 
-def test_the_limit_of_a_move_under_way_is_changed_for_the_same_replicas() -> None:
-    """Its replicas are all named already: those being added still take."""
+def test_throttle_of_a_running_reassignment_keeps_its_replicas() -> None:
+    """The replicas already include those that are being added, which must still be throttled as followers."""
     moving: dict[TopicPartition, OngoingPartitionReassignment] = {FIRST: on_its_way(1, 2, 3, adding=(2, 3))}
     assert moves({FIRST: [1, 2, 3]}, {FIRST: [1, 2, 3]}, moving) == {FIRST: ({1}, {2, 3})}
 
 
-def test_an_additional_move_leaves_the_limit_of_the_one_before() -> None:
-    """Both are partitions of one topic, whose setting is written anew."""
+def test_additional_reassignment_keeps_the_throttle_of_the_running_one() -> None:
+    """Both are partitions of one topic, whose setting is overwritten."""
     moving: dict[TopicPartition, OngoingPartitionReassignment] = {FIRST: on_its_way(1, 2, adding=(2,))}
     assert moves({SECOND: [3]}, {SECOND: [1]}, moving) == {FIRST: ({1}, {2}), SECOND: ({1}, {3})}

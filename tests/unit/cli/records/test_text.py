@@ -1,4 +1,4 @@
-"""Templates and filters: what they print and choose, and how a wrong one is told."""
+"""Templates and filters: their results, and the errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ BINARY = Seen("orders", 0, 0, 0, None, b"\xff\x00", ())
         ("{time}", "2023-11-14T22:13:20.000Z"),
     ],
 )
-def test_a_template_prints(text: str, printed: str) -> None:
+def test_template_formats_a_record(text: str, printed: str) -> None:
     assert template(text)(RECORD) == printed
 
 
 @pytest.mark.parametrize(
     ("text", "said"), [("ab%q", "%q at column 3"), ("{nope}", "{nope} at column 1"), ("a{b", "column 2")]
 )
-def test_a_wrong_template_is_told_with_its_column(text: str, said: str) -> None:
+def test_wrong_template_is_reported_with_its_column(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         template(text)
 
 
-def test_bytes_that_are_no_text_are_shown_and_carried_whole() -> None:
+def test_bytes_that_are_not_text_are_printed_and_kept_complete() -> None:
     assert decode(BINARY.value, Decoding.AUTO) == "0xff00"
     assert document(BINARY, Decoding.AUTO, Decoding.AUTO)["value_base64"] == "/wA="
     assert decode(None, Decoding.HEX) is None
@@ -67,7 +67,7 @@ def test_bytes_that_are_no_text_are_shown_and_carried_whole() -> None:
         (r'key == "al\"ice"', False),
     ],
 )
-def test_a_filter_chooses(text: str, chosen: bool) -> None:
+def test_filter_selects_records(text: str, chosen: bool) -> None:
     assert compile_filter(text)(RECORD) is chosen
 
 
@@ -86,6 +86,6 @@ def test_a_filter_chooses(text: str, chosen: bool) -> None:
         "(" * 99 + "key",
     ],
 )
-def test_a_wrong_filter_is_told(text: str) -> None:
+def test_wrong_filter_is_reported(text: str) -> None:
     with pytest.raises(WrongFilter, match="filter"):
         compile_filter(text)

@@ -1,4 +1,4 @@
-"""Places in a topic as people say them."""
+"""Parsing of positions in a topic: offsets and times."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ NOW_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
         ("2023-11-14T23:13:20+01:00", Place(Kind.TIME, NOW_MS)),
     ],
 )
-def test_a_place_is_understood(text: str, place: Place) -> None:
+def test_position_is_parsed(text: str, place: Place) -> None:
     assert parse_place(text, NOW_MS) == place
 
 
 @pytest.mark.parametrize("text", ["", "soon", "10 parsecs ago", "2023-13-01", "1.5", "--5", "ago"])
-def test_what_is_no_place_is_refused_with_the_forms(text: str) -> None:
+def test_invalid_position_is_refused_with_the_accepted_forms(text: str) -> None:
     with pytest.raises(ValueError, match="10 minutes ago"):
         parse_place(text, NOW_MS)
 
 
-def test_lengths_of_time() -> None:
+def test_durations_are_parsed() -> None:
     assert parse_span_ms("90s") == 90_000
     assert parse_span_ms("1.5 hours") == 5_400_000
     with pytest.raises(ValueError, match="length of time"):

@@ -1,4 +1,4 @@
-"""What is made of an option's text without pydantic is what typer makes of it with pydantic."""
+"""Option values converted without pydantic equal those of typer with pydantic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = st.one_of(
 
 
 @given(text=TEXTS, annotation=st.sampled_from([str, int, float, bool, Colour]))
-def test_a_plain_value_is_typers_own(text: str, annotation: Any) -> None:
+def test_simple_value_equals_typers_value(text: str, annotation: Any) -> None:
     made = plain(annotation, OptionInfo(), text)
     if made is not _NOT_PLAIN:
         expected = build_adapter(annotation, OptionInfo()).validate_python(text)
@@ -41,11 +41,11 @@ def test_a_plain_value_is_typers_own(text: str, annotation: Any) -> None:
     ("annotation", "text", "value"),
     [(str, "a b", "a b"), (int, "-12", -12), (float, "2.50", 2.5), (Colour, "dark-blue", Colour.dark_blue)],
 )
-def test_the_usual_ones_are_made_here(annotation: Any, text: str, value: object) -> None:
+def test_common_types_are_converted_without_typer(annotation: Any, text: str, value: object) -> None:
     assert plain(annotation, OptionInfo(), text) == value
 
 
-def test_what_is_out_of_bounds_or_has_a_parser_stays_with_typer() -> None:
+def test_out_of_range_values_and_custom_parsers_are_left_to_typer() -> None:
     assert [plain(int, OptionInfo(min=1, max=7), text) for text in ("1", "7")] == [1, 7]
     assert {plain(int, OptionInfo(min=1, max=7), text) for text in ("0", "8")} == {_NOT_PLAIN}
     assert plain(str, OptionInfo(parser=str.upper), "x") is _NOT_PLAIN

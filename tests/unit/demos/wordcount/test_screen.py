@@ -1,4 +1,4 @@
-"""The word count's screen fits the terminal it is drawn on."""
+"""The screen of the word count demo fits the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {f"word{n}": 100 - n for n in range(60)}
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 40), (200, 60)])
-def test_the_live_part_is_never_taller_than_the_screen(width: int, height: int) -> None:
+def test_live_table_is_never_taller_than_the_screen(width: int, height: int) -> None:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True)
     hint_lines = len(console.render_lines(hints("localhost:9092")))
     rows = fitting_rows(height, hint_lines)
@@ -35,7 +35,7 @@ def test_no_lag_is_shown_before_the_first_batch() -> None:
     assert "lag 0   batches 1   last batch 250 ms" in shown(0, 250, 1)
 
 
-def test_hints_name_the_broker_that_runs() -> None:
+def test_hints_name_the_running_broker() -> None:
     console = Console(file=io.StringIO(), width=200)
     console.print(hints("localhost:9192"))
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def test_hints_name_the_broker_that_runs() -> None:
     assert "LongDeserializer" in text and "wordcount.counts" in text
 
 
-def test_the_program_is_named_so_that_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_program_name_can_be_run_in_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = tmp_path / ".venv" / "bin"
     ours.mkdir(parents=True)
     for name in ("python", "headrace"):

@@ -1,4 +1,4 @@
-"""A connector file that cannot be used is refused with its name, the place in it and the way out."""
+"""An invalid connector file is refused with its name, the place of the error and a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDS = "from: topic\nto: console\n"
         (f"{_ENDS}bootstrap: 9092", 'c.yml: "bootstrap" is 9092: must be a text'),
     ],
 )
-def test_what_a_user_reads(tmp_path: Path, text: str, words: str) -> None:
+def test_error_names_file_place_and_remedy(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "c.yml"
     file.write_text(text)
     with pytest.raises(OptionError) as refusal:
@@ -33,14 +33,14 @@ def test_what_a_user_reads(tmp_path: Path, text: str, words: str) -> None:
     assert words in str(refusal.value)
 
 
-def test_bytes_that_are_no_text_are_refused_too(tmp_path: Path) -> None:
+def test_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yml"
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(OptionError, match=r"c\.yml: not YAML"):
         load_connector(file)
 
 
-def test_the_settings_of_an_end(tmp_path: Path) -> None:
+def test_settings_of_source_and_target(tmp_path: Path) -> None:
     file = tmp_path / "c.yml"
     file.write_text(
         "bootstrap: [a:1, b:2]\nfrom: {file: {path: x, options: {header: true}, schema: [a]}}\n"

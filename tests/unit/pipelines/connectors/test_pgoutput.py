@@ -1,4 +1,4 @@
-"""PostgreSQL's replication messages: typed values, and large values that an update left alone."""
+"""PostgreSQL's replication messages: typed values, and unchanged large values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def changes(*messages: bytes) -> list[Change]:
     return [change for data in (begin, relation(), *messages, commit) for change in decoder.feed(data)]
 
 
-def test_values_get_their_types_back() -> None:
+def test_values_are_converted_to_their_types() -> None:
     (insert,) = changes(b"I" + struct.pack(">I", 7) + b"N" + row("5", "t", "0.5", "1.10", None))
     assert insert.after == {"id": 5, "ok": True, "ratio": 0.5, "price": "1.10", "text": None}
     assert (insert.operation, insert.table, insert.key, insert.lsn) == ("insert", "public.orders", ("id",), 11)
@@ -43,7 +43,7 @@ def test_values_get_their_types_back() -> None:
     assert odd.after == {"id": 5, "ok": False, "ratio": "NaN", "price": "NaN", "text": ""}
 
 
-def test_a_large_value_that_was_left_alone_is_not_taken_for_null() -> None:
+def test_unchanged_large_value_is_not_null() -> None:
     new = b"N" + row("5", "t", "1", "2", "(unchanged)")
     (update,) = changes(b"U" + struct.pack(">I", 7) + new)
     assert update.after == {"id": 5, "ok": True, "ratio": 1.0, "price": "2"}
@@ -54,19 +54,19 @@ def test_a_large_value_that_was_left_alone_is_not_taken_for_null() -> None:
     assert (full.before["text"], full.after) == ("long", {**(update.after or {}), "text": "long"})
 
 
-def test_changes_of_a_transaction_come_in_order_when_it_commits() -> None:
+def test_changes_of_a_transaction_are_returned_in_order_at_commit() -> None:
     insert = b"I" + struct.pack(">I", 7) + b"N" + row("5", "t", "1", "2", "x")
     delete = b"D" + struct.pack(">I", 7) + b"K" + row("5", None, None, None, None)
     found = changes(insert, delete, b"T" + struct.pack(">iBI", 1, 0, 7))
     assert [(change.operation, change.number) for change in found] == [("insert", 0), ("delete", 1), ("truncate", 2)]
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_malformed_message_is_named() -> None:
     with pytest.raises(PipelineError, match="has not described"):
         changes(b"I" + struct.pack(">I", 8) + b"N" + row("5"))
     with pytest.raises(PipelineError, match="1 values for a table of 5 columns"):
         changes(b"I" + struct.pack(">I", 7) + b"N" + row("5"))
 
 
-def test_positions_read_as_postgres_writes_them() -> None:
+def test_lsn_is_parsed_in_postgres_format() -> None:
     assert lsn_to_text(lsn_from_text("16/B374D848")) == "16/B374D848"

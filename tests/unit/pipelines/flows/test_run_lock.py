@@ -1,4 +1,4 @@
-"""A pipeline has one driver at a time, and one that was killed is no obstacle."""
+"""Only one driver runs a pipeline at a time. A killed driver does not block the next."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ sys.stdin.read()
 """
 
 
-def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+def test_second_driver_is_refused_until_the_first_ends(tmp_path: Path) -> None:
     spec = PipelineSpec(tmp_path, "orders", "storage", None, {}, ())
     command = [sys.executable, "-c", _HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -47,16 +47,16 @@ def test_the_second_driver_is_refused_until_the_first_is_gone(tmp_path: Path) ->
     RunLock(spec, "checkpoints").release()
 
 
-def test_a_storage_elsewhere_has_no_lock(tmp_path: Path) -> None:
+def test_remote_storage_has_no_lock(tmp_path: Path) -> None:
     spec = PipelineSpec(tmp_path, "orders", "s3a://lake/orders", None, {}, ())
     RunLock(spec, "checkpoints").release()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_process_number_that_was_left_behind_misleads_nobody(tmp_path: Path) -> None:
+def test_stale_process_id_in_the_lock_file_is_ignored(tmp_path: Path) -> None:
     spec = PipelineSpec(tmp_path, "orders", "storage", None, {}, ())
     assert holder_of(spec) is None
-    # A driver was killed, and its number now belongs to somebody else: to this very test.
+    # A driver was killed, and another process (this test) now has its process id.
     left = tmp_path / "storage" / "checkpoints" / LOCK_FILE
     left.parent.mkdir(parents=True)
     left.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
@@ -66,7 +66,7 @@ def test_a_process_number_that_was_left_behind_misleads_nobody(tmp_path: Path) -
     assert holder_of(spec) is None
 
 
-def test_stop_signals_nobody_but_the_driver_of_this_machine(tmp_path: Path) -> None:
+def test_stop_signals_only_a_driver_on_this_machine(tmp_path: Path) -> None:
     (tmp_path / "spark-pipeline.yml").write_text("name: orders\nstorage: storage\n")
     spec = PipelineSpec(tmp_path, "orders", "storage", None, {}, ())
     stop = lambda: CliRunner().invoke(app, ["stop", str(tmp_path)])  # noqa: E731

@@ -1,4 +1,4 @@
-"""Batches to rows and rows to batches, held against the record-by-record codec."""
+"""Batches to rows and rows to batches, compared with the record-by-record codec."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_every_record_of_every_codec_arrives_unchanged(groups: list[tuple[list[R
     st.lists(st.tuples(st.integers(1, 150), st.integers(0, 20_000)), min_size=1, max_size=6),
     st.none() | st.tuples(st.integers(0, 500), st.binary(min_size=1, max_size=4)),
 )
-def test_records_that_come_in_runs_of_one_size_arrive_unchanged(
+def test_runs_of_equal_sized_records_arrive_unchanged(
     runs: list[tuple[int, int]], damage: tuple[int, bytes] | None
 ) -> None:
     values = [b"%d" % number + b"x" * size for count, size in runs for number in range(count)]
@@ -84,7 +84,7 @@ def test_records_that_come_in_runs_of_one_size_arrive_unchanged(
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_rows_have_left_the_fetched_bytes_whose_buffer_is_used_again(codec: Codec) -> None:
+def test_rows_do_not_depend_on_the_reused_fetch_buffer(codec: Codec) -> None:
     records = [Record(b"key %d" % i, b"value %d" % i, (("h", b"%d" % i),), timestamp_ms=i) for i in range(100)]
     buffer = bytearray(build_batch(records, codec=codec))
     decoded = list(Decoder("t", 0, include_headers=True).decode(memoryview(buffer), 0, 1 << 60))
@@ -95,14 +95,14 @@ def test_rows_have_left_the_fetched_bytes_whose_buffer_is_used_again(codec: Code
     ]
 
 
-def test_only_the_asked_range_of_offsets_is_given() -> None:
+def test_only_the_requested_offset_range_is_returned() -> None:
     data = build_batch([Record(None, b"%d" % i, timestamp_ms=1) for i in range(10)], base_offset=100)
     assert [row["offset"] for row in rows_of(Decoder("t", 0), data, 103, 107)] == [103, 104, 105, 106]
     assert rows_of(Decoder("t", 0), data, 200, 300) == []
     assert rows_of(Decoder("t", 0), data, 0, 100) == []
 
 
-def test_log_append_time_is_the_batch_s_for_every_record() -> None:
+def test_log_append_time_of_the_batch_applies_to_every_record() -> None:
     records = [Record(b"k", b"v", timestamp_ms=ts) for ts in (5, 9, 7)]
     data = build_batch(records, timestamp_type=TimestampType.LOG_APPEND_TIME)
     rows = rows_of(Decoder("t", 0), data)
@@ -123,7 +123,7 @@ def marker(offset: int, producer: int, *, commit: bool) -> bytes:
     return bytes(data)
 
 
-def test_read_committed_leaves_out_aborted_transactions_and_markers() -> None:
+def test_read_committed_omits_aborted_transactions_and_markers() -> None:
     data = (
         transactional(0, 7, b"aborted")
         + transactional(1, 8, b"kept")
@@ -148,9 +148,7 @@ def test_a_damaged_batch_is_named_with_its_offset() -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("damage", Damage)
-def test_a_batch_that_cannot_be_read_is_named_with_its_offsets_and_the_way_past_it(
-    codec: Codec, damage: Damage
-) -> None:
+def test_unreadable_batch_is_named_with_its_offsets_and_a_remedy(codec: Codec, damage: Damage) -> None:
     good = build_batch([Record(b"k", b"value", timestamp_ms=1)], base_offset=41)
     bad = BatchView(memoryview(bytearray(unreadable_batch(codec, damage))))
     bad.patch_place(42, 0)
@@ -162,7 +160,7 @@ def test_a_batch_that_cannot_be_read_is_named_with_its_offsets_and_the_way_past_
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=1, max_size=60), st.integers(0, 80))
-def test_damaged_records_never_do_worse_than_corrupt_batch(noise: bytes, at: int) -> None:
+def test_damaged_records_raise_only_corrupt_batch(noise: bytes, at: int) -> None:
     data = bytearray(build_batch([Record(b"key", b"v" * 20, (("h", b"x"),), 1) for _ in range(4)]))
     at = HEADER_BYTES + at % (len(data) - HEADER_BYTES)
     data[at : at + len(noise)] = noise[: len(data) - at]
@@ -172,21 +170,21 @@ def test_damaged_records_never_do_worse_than_corrupt_batch(noise: bytes, at: int
         pass
 
 
-def test_a_batch_that_lies_about_its_size_is_refused() -> None:
+def test_batch_with_a_wrong_size_is_refused() -> None:
     data = bytearray(build_batch([Record(b"k", b"v", timestamp_ms=1)]))
     data[57:61] = (1 << 30).to_bytes(4, "big")
     with pytest.raises(CorruptBatch, match="1073741824 records cannot be in 9 bytes"):
         rows_of(Decoder("t", 0, check_crc=False), bytes(data))
 
 
-def test_a_cut_batch_at_the_end_of_a_fetch_is_left_for_the_next() -> None:
+def test_incomplete_batch_at_the_end_of_a_fetch_is_left_for_the_next() -> None:
     whole = build_batch([Record(None, b"v", timestamp_ms=1)], base_offset=3)
     assert whole_batches(memoryview(whole + whole[:30])) == (len(whole), 4)
     assert whole_batches(memoryview(whole[:30])) == (0, -1)
 
 
 class _Captured(BatchProducer):
-    """Seals without a broker."""
+    """Encodes batches without a broker."""
 
     def __init__(self, codec: Codec) -> None:
         super().__init__(None, codec=codec)  # type: ignore[arg-type]
@@ -197,7 +195,7 @@ class _Captured(BatchProducer):
 
 @settings(max_examples=60, deadline=None)
 @given(_records, st.sampled_from(list(Codec)), st.integers(50, 2000))
-def test_what_is_encoded_together_reads_back_one_by_one(records: list[Record], codec: Codec, size: int) -> None:
+def test_rows_encoded_together_decode_one_by_one(records: list[Record], codec: Codec, size: int) -> None:
     keys = pa.array([r.key for r in records], pa.binary())
     values = pa.array([r.value for r in records], pa.binary())
     column = pa.array([[{"key": k, "value": v} for k, v in r.headers] for r in records], arrow_schema(True)[7].type)
@@ -214,7 +212,7 @@ def test_what_is_encoded_together_reads_back_one_by_one(records: list[Record], c
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=40), min_size=1, max_size=50), st.integers(1, 60))
-def test_keys_land_where_java_s_producer_puts_them(keys: list[bytes | None], count: int) -> None:
+def test_keys_get_the_partitions_of_javas_producer(keys: list[bytes | None], count: int) -> None:
     expected = [-1 if key is None else partition_for_key(key, count) for key in keys]
     assert partitions_for_keys(pa.array(keys, pa.binary()), count).tolist() == expected
     assert partitions_for_keys(pa.array([b"x", *keys], pa.binary())[1:], count).tolist() == expected

@@ -1,4 +1,4 @@
-"""How ranges are cut and limits are shared."""
+"""Splitting of offset ranges, and sharing of limits between partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ranges = st.lists(
 
 @settings(deadline=None)
 @given(_ranges, st.none() | st.integers(1, 40), st.none() | st.integers(1, 2000))
-def test_pieces_cover_every_offset_once_in_the_same_way_each_time(ranges: Any, least: Any, most: Any) -> None:
+def test_pieces_cover_every_offset_once_and_are_reproducible(ranges: Any, least: Any, most: Any) -> None:
     pieces = split_ranges(ranges, min_partitions=least, max_records=most)
     assert pieces == split_ranges(list(reversed(ranges)), min_partitions=least, max_records=most)
     for whole in ranges:
@@ -40,7 +40,7 @@ def test_pieces_cover_every_offset_once_in_the_same_way_each_time(ranges: Any, l
     st.dictionaries(st.integers(0, 8), st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1),
     st.integers(1, 3000),
 )
-def test_a_limit_is_kept_and_always_makes_progress(sizes: Any, most: Any) -> None:
+def test_limit_is_respected_and_allows_progress(sizes: Any, most: Any) -> None:
     start = {("t", p): s for p, (s, _) in sizes.items()}
     latest = {("t", p): s + n for p, (s, n) in sizes.items()}
     ends = limit_offsets(start, latest, most)

@@ -1,4 +1,4 @@
-"""Which of the two connectors runs, and in which words that is told."""
+"""The choice of the backend, and its message."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def with_jars(cache: Path) -> list[Path]:
     return [folder / name for name in _JARS]
 
 
-def test_the_choice_and_its_line(cache: Path) -> None:
+def test_chosen_backend_and_its_message(cache: Path) -> None:
     assert str(choose_backend()) == 'backend python: format("headrace"), no jar'
     with pytest.raises(PipelineError, match="not in the cache: run 'headrace pipeline jars' first"):
         choose_backend("jvm")
     with pytest.raises(PipelineError, match="real-time mode: the connector's jars are not in the cache"):
         choose_backend(realtime=True)
     with_jars(cache)
-    # Jars that happen to be there do not move a pipeline, whose checkpoint the other backend could not read.
+    # Existing jars do not change the backend of a pipeline, because the other backend could not read its checkpoint.
     assert choose_backend().name == "python"
     for chosen in (choose_backend("jvm"), choose_backend(realtime=True)):
         assert str(chosen) == f'backend jvm: format("kafka") from {_JARS[0]}'
@@ -56,13 +56,13 @@ def test_the_choice_and_its_line(cache: Path) -> None:
         choose_backend("java")
 
 
-def test_jars_join_those_that_a_pipeline_names() -> None:
+def test_connector_jars_are_added_to_the_jars_of_a_pipeline() -> None:
     given = {"spark.jars": "mine.jar", "spark.x": "y"}
     assert Backend("jvm", "kafka", (Path("a.jar"),)).settings(given) == {"spark.jars": "mine.jar,a.jar", "spark.x": "y"}
     assert Backend("python", "headrace", ()).settings(given) == given
 
 
-def test_fetched_jars_are_not_fetched_again_and_maven_s_absence_is_one_sentence(
+def test_jars_are_downloaded_once_and_missing_maven_is_one_sentence(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(cache))
@@ -72,7 +72,7 @@ def test_fetched_jars_are_not_fetched_again_and_maven_s_absence_is_one_sentence(
     assert fetch_jars(report=lambda _: None) == files
 
 
-def test_the_verb_prints_the_jars(cache: Path) -> None:
+def test_jars_command_prints_the_jars(cache: Path) -> None:
     files = with_jars(cache)
     done = CliRunner().invoke(app, ["jars"])
     assert (done.exit_code, done.stdout.splitlines()) == (0, [str(file) for file in files])
@@ -80,7 +80,7 @@ def test_the_verb_prints_the_jars(cache: Path) -> None:
 
 @pytest.mark.skipif(not is_long(), reason="long: seven artifacts are fetched (HEADRACE_EFFORT=long)")
 @pytest.mark.needs("mvn")
-def test_the_verb_fetches_the_jars_into_an_empty_cache(cache: Path) -> None:
+def test_jars_command_downloads_into_an_empty_cache(cache: Path) -> None:
     done = CliRunner().invoke(app, ["jars"])
     assert done.exit_code == 0, done.output
     jars = [Path(line) for line in done.stdout.splitlines() if line.endswith(".jar")]

@@ -1,4 +1,4 @@
-"""What a worker process keeps between tasks."""
+"""Clients and answers that a worker process keeps between tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CLUSTER = Cluster("localhost:9092", ClientSecurity(), "test")
 
 def _in_worker(runtime: str, answer: Connection) -> None:
     os.environ["SPARK_PYTHON_RUNTIME"] = runtime
-    # As Spark's daemon does; a test run in the background ignores it.
+    # As Spark's daemon does. A test run in the background ignores SIGINT by default.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     first = client_for(_CLUSTER)
     frozen = gc.get_freeze_count() > 0
@@ -32,7 +32,7 @@ def _in_worker(runtime: str, answer: Connection) -> None:
 
 
 @pytest.mark.parametrize(("runtime", "is_worker"), [("PYTHON_WORKER", True), ("", False)])
-def test_only_a_worker_is_spared_the_collection_of_what_it_has_loaded_and_ctrl_c(runtime: str, is_worker: bool) -> None:
+def test_only_a_worker_freezes_loaded_objects_and_ignores_ctrl_c(runtime: str, is_worker: bool) -> None:
     mine, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_in_worker, args=(runtime, theirs))
     process.start()
@@ -53,7 +53,7 @@ def test_a_forked_process_does_not_share_its_parent_s_connections() -> None:
     assert int(os.read(read, 100)) != ours
 
 
-def test_an_answer_is_believed_for_half_a_minute_and_a_failure_not_at_all() -> None:
+def test_answers_are_cached_for_half_a_minute_and_failures_are_not() -> None:
     now, asked = [0.0], []
 
     def ask() -> int:

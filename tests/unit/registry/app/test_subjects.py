@@ -1,4 +1,4 @@
-"""/subjects and /compatibility: what a client gets, and the documented code for what it cannot get."""
+"""Routes below /subjects and /compatibility: answers and documented error codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refused(server: RunningRegistry, method: str, path: str, body: Any = None) -
     return status, answer["error_code"]
 
 
-def test_the_same_text_has_one_id_and_each_subject_its_versions(server: RunningRegistry, subject: str) -> None:
+def test_same_text_has_one_id_and_each_subject_has_its_versions(server: RunningRegistry, subject: str) -> None:
     first = register(server, subject, INT)
     assert (first["version"], first["schema"]) == (1, INT)
     assert register(server, subject, '{"type": "int"}') == first
@@ -41,7 +41,7 @@ def test_the_same_text_has_one_id_and_each_subject_its_versions(server: RunningR
     assert {(each["subject"], each["version"]) for each in uses} >= {(subject, 2), (f"{subject}-b", 1)}
 
 
-def test_unknown_things_have_their_own_codes(server: RunningRegistry, subject: str) -> None:
+def test_unknown_subjects_versions_and_schemas_have_error_codes(server: RunningRegistry, subject: str) -> None:
     assert refused(server, "GET", f"/subjects/{subject}/versions") == (404, 40401)
     assert refused(server, "GET", f"/subjects/{subject}/versions/1") == (404, 40401)
     assert refused(server, "POST", f"/subjects/{subject}", {"schema": INT}) == (404, 40401)
@@ -75,7 +75,7 @@ def test_deleting_is_soft_first_and_permanent_second(server: RunningRegistry, su
     assert register(server, subject, fixed(77))["version"] == 1
 
 
-def test_an_id_goes_with_its_last_permanent_delete(server: RunningRegistry, subject: str) -> None:
+def test_id_disappears_with_its_last_permanent_delete(server: RunningRegistry, subject: str) -> None:
     id_ = register(server, subject, fixed(123_456))["id"]
     for query in ("", "?permanent=true"):
         assert server.ask("DELETE", f"/subjects/{subject}{query}") == (200, [1])
@@ -83,7 +83,7 @@ def test_an_id_goes_with_its_last_permanent_delete(server: RunningRegistry, subj
     assert register(server, subject, fixed(123_457))["id"] > id_
 
 
-def test_a_deleted_schema_that_returns_keeps_its_id_and_gets_a_new_version(
+def test_deleted_schema_registered_again_keeps_its_id_and_gets_a_new_version(
     server: RunningRegistry, subject: str
 ) -> None:
     first = register(server, subject, fixed(31))
@@ -101,7 +101,7 @@ def test_a_deleted_schema_that_returns_keeps_its_id_and_gets_a_new_version(
         ("NONE", STRING, []),
     ],
 )
-def test_the_level_of_the_subject_decides(
+def test_compatibility_level_of_the_subject_applies(
     server: RunningRegistry, subject: str, level: str, accepted: str, refused_ones: list[str]
 ) -> None:
     register(server, subject, INT)
@@ -112,7 +112,7 @@ def test_the_level_of_the_subject_decides(
     assert server.ask("POST", path, {"schema": accepted})[0] == 200
 
 
-def test_transitive_levels_look_at_every_version(server: RunningRegistry, subject: str) -> None:
+def test_transitive_levels_check_every_version(server: RunningRegistry, subject: str) -> None:
     def record(*fields: dict[str, Any]) -> str:
         return json.dumps({"type": "record", "name": "R", "fields": list(fields)})
 
@@ -138,7 +138,9 @@ def test_a_check_against_a_missing_subject_is_compatible_and_a_missing_version_i
     assert refused(server, "POST", f"{path}/1", {"schema": INT}) == (404, 40402)
 
 
-def test_an_equal_schema_is_answered_before_mode_and_compatibility(server: RunningRegistry, subject: str) -> None:
+def test_existing_schema_is_returned_without_mode_and_compatibility_checks(
+    server: RunningRegistry, subject: str
+) -> None:
     first = register(server, subject, INT)
     register(server, subject, LONG)
     assert register(server, subject, INT) == first
@@ -151,7 +153,7 @@ def test_an_equal_schema_is_answered_before_mode_and_compatibility(server: Runni
     assert server.ask("POST", path, {"schema": '"double"'})[0] == 200
 
 
-def test_import_mode_takes_ids_and_versions(server: RunningRegistry, subject: str) -> None:
+def test_import_mode_accepts_ids_and_versions(server: RunningRegistry, subject: str) -> None:
     path = f"/subjects/{subject}/versions"
     assert refused(server, "POST", path, {"schema": INT, "id": 5}) == (422, 42205)
     assert server.ask("PUT", f"/mode/{subject}", {"mode": "IMPORT"}) == (200, {"mode": "IMPORT"})
@@ -167,7 +169,7 @@ def test_import_mode_takes_ids_and_versions(server: RunningRegistry, subject: st
     assert refused(server, "PUT", f"/mode/{subject}", {"mode": "WRITE"}) == (422, 42204)
 
 
-def test_references_are_resolved_guarded_and_listed(server: RunningRegistry, subject: str) -> None:
+def test_references_are_resolved_protected_and_listed(server: RunningRegistry, subject: str) -> None:
     register(server, f"{subject}-item", '{"type":"enum","name":"shop.Item","symbols":["A"]}')
     order = '{"type":"record","name":"Order","fields":[{"name":"item","type":"shop.Item"}]}'
     references = [{"name": "shop.Item", "subject": f"{subject}-item", "version": 1}]
@@ -221,7 +223,7 @@ def test_settings_fall_back_from_subject_to_context_to_global(server: RunningReg
     assert refused(server, "PUT", "/config", {"compatibility": "SOMETIMES"}) == (422, 42203)
 
 
-def test_metadata_and_rules_are_part_of_the_schema_and_follow_it(server: RunningRegistry, subject: str) -> None:
+def test_metadata_and_rules_are_part_of_the_schema_and_inherited(server: RunningRegistry, subject: str) -> None:
     plain = register(server, subject, INT)
     rules = {"domainRules": [{"name": "r", "kind": "CONDITION", "mode": "WRITE", "type": "CEL", "expr": "true"}]}
     owned = register(server, subject, INT, metadata={"properties": {"owner": "me"}}, ruleSet=rules)
@@ -290,7 +292,7 @@ def test_a_subject_may_hold_any_printable_character(server: RunningRegistry, sub
     assert server.ask("GET", f"/subjects/{encoded}/versions/latest/schema") == (200, "int")
 
 
-def test_listings_are_cut_by_prefix_offset_and_limit(server: RunningRegistry, subject: str) -> None:
+def test_listings_are_limited_by_prefix_offset_and_limit(server: RunningRegistry, subject: str) -> None:
     names = [f"{subject}-{index}" for index in range(4)]
     for name in names:
         register(server, name, INT)

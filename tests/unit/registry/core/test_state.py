@@ -1,4 +1,4 @@
-"""Records of `_schemas` byte by byte, and what replaying them gives."""
+"""Records of `_schemas` byte by byte, and the state that replaying them builds."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def random_operation(chosen: random.Random) -> Callable[[State], operations.Deci
 
 
 def test_random_operations_keep_ids_unique_and_a_compacted_replay_equal() -> None:
-    """What the leader decided, a fresh instance finds, also after compaction has removed what was overwritten."""
+    """A new instance builds the leader's state from the topic, also after compaction has removed overwritten
+    records."""
     for seed in range(rounds(short=60, long=3000)):
         chosen = random.Random(seed)
         state, log, meaning = State(), list[Entry](), dict[tuple[str, int], bytes]()

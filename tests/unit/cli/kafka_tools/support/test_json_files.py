@@ -1,4 +1,4 @@
-"""JSON files that tools take: a wrong one is refused with its name, the field and the value."""
+"""Tools reject a wrong JSON file with its name, the field and the value."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def test_partitions_may_be_written_as_numbers_or_as_text(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("value", [[0], None, "first", {"number": 1}, 1.5])
-def test_a_value_that_is_no_whole_number_is_refused(value: object) -> None:
+def test_value_that_is_not_an_integer_is_refused(value: object) -> None:
     with pytest.raises(ToolFailed, match=r"plan.json: partition must be a whole number, not "):
         whole_number("plan.json", "partition", value)
 
 
 @pytest.mark.parametrize("replicas", [3, "1,2", {"1": 2}])
-def test_replicas_that_are_no_list_are_refused(replicas: object, tmp_path: Path) -> None:
+def test_replicas_that_are_not_a_list_are_refused(replicas: object, tmp_path: Path) -> None:
     path = written(tmp_path / "plan.json", {"topic": "orders", "partition": 0, "replicas": replicas})
     with pytest.raises(ToolFailed, match=r"replicas of orders-0 must be a list of broker ids, not "):
         read_plan(path)

@@ -178,7 +178,7 @@ SAMPLES = {
 }
 
 
-def test_data_of_the_old_schema_is_read_unchanged_by_every_compatible_new_one() -> None:
+def test_compatible_new_schema_reads_data_of_the_old_one_unchanged() -> None:
     chosen = random.Random(3)
     compatible = 0
     for _ in range(rounds(short=60, long=3000)):
