@@ -66,7 +66,7 @@ def test_denials_wait_for_the_leader_in_order(monkeypatch: pytest.MonkeyPatch) -
     assert leader.written[0]["broker"] == 3
 
 
-def test_a_flood_is_counted_instead_of_kept() -> None:
+def test_a_flood_of_denials_is_counted_instead_of_queued() -> None:
     leader = Leader(away_for=0, expected=MAX_WAITING + 1)
 
     async def play() -> None:

@@ -21,7 +21,7 @@ class Logs:
         return 0
 
 
-def test_the_next_round_forgets_producers_after_the_changed_time() -> None:
+def test_the_next_round_expires_producers_after_the_changed_time() -> None:
     async def go() -> None:
         config, logs = load_broker_config({}), Logs()
         any_logs: Any = logs

@@ -37,7 +37,7 @@ def logs() -> list[Any]:
     ]
 
 
-def test_a_report_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_report_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_disks, "_PAUSE_S", 0.0)
 
     async def run() -> None:
@@ -51,7 +51,7 @@ def test_a_report_that_was_refused_is_made_again(monkeypatch: pytest.MonkeyPatch
     asyncio.run(run())
 
 
-def test_a_new_registration_hears_of_it_again_and_whole_disks_are_not_mentioned() -> None:
+def test_after_a_new_registration_only_failed_disks_are_reported_again() -> None:
     async def run() -> None:
         controller = Controller(refusals=0)
         disks = FailedDisks(controller, logs)

@@ -60,7 +60,7 @@ def test_it_waits_until_every_other_broker_names_the_new_leader() -> None:
     assert others.behind == {OTHER: 0, THIRD: 0}
 
 
-def test_a_broker_that_cannot_be_asked_is_not_waited_for() -> None:
+def test_it_does_not_wait_for_an_unreachable_broker() -> None:
     assert leave({OTHER: None, THIRD: 1})[0]
 
 

@@ -9,7 +9,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.storage.recovery.recovery import Progress
 
 
-def test_a_long_check_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_recovery_logs_its_progress(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "headrace.broker")
     now = [0.0]
     news = RecoveryProgress(lambda: now[0])

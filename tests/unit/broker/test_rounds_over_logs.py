@@ -36,7 +36,7 @@ class Logs:
 
 
 @pytest.mark.parametrize(("duty", "at_a_stretch"), [("_retention", 50), ("_save_epochs", 8)])
-def test_requests_get_turns_while_many_logs_have_theirs(duty: str, at_a_stretch: int) -> None:
+def test_requests_are_served_during_a_round_over_many_logs(duty: str, at_a_stretch: int) -> None:
     async def go() -> None:
         logs: Any = Logs()
         housekeeping = Housekeeping(logs, lambda: load_broker_config({}), lambda log: 0)

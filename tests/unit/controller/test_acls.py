@@ -49,7 +49,7 @@ def test_three_acls_of_a_resource_one_removed_cve_2024_27309(tmp_path: Path) -> 
     run(tmp_path, look)
 
 
-def test_the_last_acl_takes_the_node_along(tmp_path: Path) -> None:
+def test_deleting_the_last_acl_deletes_the_node(tmp_path: Path) -> None:
     async def change(cluster: Opened) -> None:
         await active(cluster)
         await cluster.controller.create_acls([acl("ann")])
@@ -60,7 +60,7 @@ def test_the_last_acl_takes_the_node_along(tmp_path: Path) -> None:
     run(tmp_path, change)
 
 
-def test_an_acl_that_is_there_already_changes_nothing(tmp_path: Path) -> None:
+def test_an_existing_acl_changes_nothing(tmp_path: Path) -> None:
     async def change(cluster: Opened) -> None:
         await active(cluster)
         await cluster.controller.create_acls([acl("ann"), acl("ann")])

@@ -26,7 +26,7 @@ def new(image: ClusterImage, asked: NewTopic) -> TopicInfo:
     return topics.new_topic(image, asked, UUID(int=9), PlacementDraw(), default_partitions=2, default_factor=1)
 
 
-def test_a_broker_that_is_back_is_away_no_more() -> None:
+def test_a_returned_broker_is_not_fenced() -> None:
     image = with_away(1)
     assert (sorted(image.brokers), sorted(image.fenced_brokers)) == ([2, 3], [1])
     present = {i: (broker(i, 9 if i == 1 else 1), True) for i in (1, 2, 3)}
@@ -35,7 +35,7 @@ def test_a_broker_that_is_back_is_away_no_more() -> None:
     assert elections.membership_changed(now, present, rules()).changes == []
 
 
-def test_only_a_broker_that_is_away_is_unregistered_and_only_once() -> None:
+def test_only_a_stopped_broker_is_unregistered_and_only_once() -> None:
     image = with_away(1, 3)
     assert code_of(unregister(2), image) is ErrorCode.invalid_request
     image = apply(image, unregister(1)(image).changes, 9)
@@ -50,17 +50,17 @@ def test_a_topic_with_three_replicas_is_made_while_one_of_three_brokers_restarts
         assert (info.leader, sorted(info.isr)) == (info.replicas[0], [2, 3])
 
 
-def test_who_is_away_gets_nothing_where_the_others_suffice() -> None:
+def test_a_stopped_broker_gets_no_replicas_if_the_others_suffice() -> None:
     for info in new(with_away(1, brokers=4), NewTopic("n", 8, 3)).partitions:
         assert sorted(info.replicas) == [2, 3, 4]
 
 
-def test_replicas_on_several_that_are_away_are_spread() -> None:
+def test_replicas_on_several_stopped_brokers_are_spread() -> None:
     made = new(with_away(3, 4, brokers=4), NewTopic("n", 4, 3)).partitions
     assert sorted(info.replicas[2] for info in made) == [3, 3, 4, 4]
 
 
-def test_a_topic_grows_meanwhile_too() -> None:
+def test_a_topic_grows_while_a_broker_restarts() -> None:
     (info,) = topics.more_partitions(with_away(2), "t", 2, None, PlacementDraw())
     assert (sorted(info.replicas), sorted(info.isr)) == ([1, 2, 3], [1, 3])
 
@@ -75,14 +75,14 @@ def test_more_replicas_than_registered_brokers_are_refused_with_all_the_numbers(
         new(image, NewTopic("n", 1, 3))
 
 
-def test_by_name_they_may_be_given_replicas_but_not_all_of_them() -> None:
+def test_a_manual_assignment_may_use_stopped_brokers_but_not_only_those() -> None:
     image = with_away(3)
     (info,) = new(image, NewTopic("n", -1, -1, {0: [3, 1]})).partitions
     assert (info.leader, info.isr, info.replicas) == (1, (1,), (3, 1))
     assert code_of(new, image, NewTopic("n", -1, -1, {0: [3]})) is ErrorCode.invalid_replica_assignment
 
 
-def test_a_replica_may_move_to_one_that_is_away_and_stays_until_it_is_there() -> None:
+def test_a_reassignment_to_a_stopped_broker_waits_until_it_is_back() -> None:
     image = with_away(3, infos=(PartitionInfo(1, 5, 7, (1, 2), (1, 2)),))
     moved = reassignments.reassign(image, "t", 0, [3, 1], rules())
     assert moved is not None

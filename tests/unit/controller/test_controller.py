@@ -109,7 +109,7 @@ def test_validate_only_changes_nothing(tmp_path: Path) -> None:
     run(tmp_path, use)
 
 
-def test_a_deleted_topic_leaves_nothing_behind_and_its_name_is_free(tmp_path: Path) -> None:
+def test_a_deleted_topic_leaves_no_nodes_and_its_name_can_be_used_again(tmp_path: Path) -> None:
     async def use(cluster: Opened) -> None:
         await cluster.controller.create_topics([NewTopic("a", 3, configs={"retention.ms": "1000"})])
         first = cluster.image.topics["a"].id
@@ -240,7 +240,7 @@ def test_settings_quotas_and_levels_are_kept(tmp_path: Path) -> None:
     run(tmp_path, look)
 
 
-def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
+def test_producer_ids_are_never_allocated_twice(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
 
     async def take(cluster: Opened) -> None:
@@ -255,7 +255,7 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     assert seen == [(first, 1000) for first in range(0, 6000, 1000)]
 
 
-def test_a_broker_alone_answers_elections_and_reassignments_rightly(tmp_path: Path) -> None:
+def test_a_standalone_broker_answers_elections_and_reassignments(tmp_path: Path) -> None:
     async def use(cluster: Opened) -> None:
         from headrace.controller.core.partition_states import Election
 
@@ -278,7 +278,7 @@ def test_a_broker_alone_answers_elections_and_reassignments_rightly(tmp_path: Pa
     run(tmp_path, use)
 
 
-def test_a_controller_that_was_replaced_writes_nothing(tmp_path: Path) -> None:
+def test_a_replaced_controller_writes_nothing(tmp_path: Path) -> None:
     async def use(cluster: Opened) -> None:
         # Somebody else was elected: the epoch moved on, and with it the key to every write.
         await cluster.store.set(paths.CONTROLLER_EPOCH, b"99")
@@ -357,7 +357,7 @@ async def tree_of(store: EmbeddedStore, path: str = "/") -> dict[str, bytes]:
     return found
 
 
-def test_one_that_was_replaced_leaves_the_office_of_its_successor_alone(
+def test_a_replaced_controller_does_not_delete_its_successors_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session ended, and another broker was elected, between its look at the node and its making way."""
@@ -379,7 +379,7 @@ def test_one_that_was_replaced_leaves_the_office_of_its_successor_alone(
     run(tmp_path, use)
 
 
-def test_a_store_that_contradicts_the_controller_makes_it_start_afresh(tmp_path: Path) -> None:
+def test_a_controller_reads_everything_again_if_the_store_differs(tmp_path: Path) -> None:
     async def use(cluster: Opened) -> None:
         await cluster.controller.create_topics([NewTopic("a")])
         version = cluster.image.version

@@ -99,7 +99,7 @@ async def ask(through: ControllerGateway, timeout: float = DEFAULT_TIMEOUT_SECON
 
 
 @pytest.mark.parametrize("former", ["silent", "unplugged", "dead", None])
-def test_a_request_that_met_no_answer_ends_at_the_next_controller(former: str | None) -> None:
+def test_a_request_without_an_answer_is_repeated_at_the_next_controller(former: str | None) -> None:
     """Frozen with the request in hand, not to be connected to, refusing connections, or unknown to this broker."""
 
     async def main() -> None:
@@ -121,7 +121,7 @@ def test_a_request_that_met_no_answer_ends_at_the_next_controller(former: str | 
 
 @pytest.mark.parametrize("former", ["silent", "unplugged", "dead", None])
 @pytest.mark.parametrize("timeout", [0.5, 5.0, DEFAULT_TIMEOUT_SECONDS])
-def test_without_a_controller_clients_hear_it_before_they_give_up(former: str | None, timeout: float) -> None:
+def test_without_a_controller_clients_get_an_error_before_their_timeout(former: str | None, timeout: float) -> None:
     async def main() -> None:
         through = gateway(Peers(silent=silence, unplugged=silence), ClusterView(image(1, former)))
         ended = await asyncio.gather(*(ask(through, timeout) for _ in range(20)))
@@ -133,7 +133,7 @@ def test_without_a_controller_clients_hear_it_before_they_give_up(former: str | 
     assert DEFAULT_TIMEOUT_SECONDS < MOST_CLIENTS_WAIT_SECONDS
 
 
-def test_a_request_in_a_hurry_does_not_send_the_others_away() -> None:
+def test_a_request_with_a_short_deadline_does_not_close_the_shared_connection() -> None:
     async def main() -> None:
         peers = Peers(well=after(3.0))
         through = gateway(peers, ClusterView(image(1, "well")))
@@ -147,7 +147,7 @@ def test_a_request_in_a_hurry_does_not_send_the_others_away() -> None:
     virtual_loop.run(main)
 
 
-def test_an_answer_that_comes_as_the_controller_is_replaced_still_counts() -> None:
+def test_an_answer_during_the_replacement_of_the_controller_still_counts() -> None:
     """Sent again, it could only find its own success: "topic already exists"."""
 
     async def main() -> None:
@@ -163,7 +163,7 @@ def test_an_answer_that_comes_as_the_controller_is_replaced_still_counts() -> No
     virtual_loop.run(main)
 
 
-def test_the_connection_is_shared_and_opened_again_after_it_was_lost() -> None:
+def test_the_connection_is_shared_and_reopened_after_a_loss() -> None:
     async def main() -> None:
         peers = Peers(well=after(0.01))
         through = gateway(peers, ClusterView(image(1, "well")))

@@ -35,7 +35,7 @@ def test_a_topic_that_lacks_a_node_stops_the_start_and_keeps_its_other_nodes(tmp
     asyncio.run(damage_and_start())
 
 
-def test_an_election_clears_no_topic_that_is_whole_but_unknown(tmp_path: Path) -> None:
+def test_an_election_deletes_no_complete_topic_that_the_image_lacks(tmp_path: Path) -> None:
     """Someone restored the nodes of a topic while the brokers ran: the next start of a broker reads them."""
 
     async def use(cluster: Opened) -> None:

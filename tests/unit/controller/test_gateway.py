@@ -63,7 +63,7 @@ def setting(kind: int, name: str, key: str, value: str) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name, "configs": [row]}
 
 
-def test_topics_are_made_grown_and_deleted_through_a_broker_that_is_not_the_controller(
+def test_topics_are_created_grown_and_deleted_through_any_broker(
     brokers: tuple[RunningBroker, RunningBroker],
 ) -> None:
     async def use(connection: Connection) -> None:
@@ -89,7 +89,7 @@ def test_topics_are_made_grown_and_deleted_through_a_broker_that_is_not_the_cont
     on(brokers[1], use)
 
 
-def test_settings_of_several_kinds_go_where_they_belong(brokers: tuple[RunningBroker, RunningBroker]) -> None:
+def test_settings_of_several_resource_types_are_routed(brokers: tuple[RunningBroker, RunningBroker]) -> None:
     async def use(connection: Connection) -> None:
         body = {"topics": [new_topic("set")], "timeout": 9000, "validate_only": False}
         await connection.request(CREATE_TOPICS, body)
@@ -115,7 +115,7 @@ def inside(api_key: int, version: int, body: dict[str, Any]) -> dict[str, Any]:
     return {"request_data": bytes(frame[4:]), "request_principal": b"User:x", "client_host_address": b"127.0.0.1"}
 
 
-def test_only_the_controller_opens_an_envelope_and_only_what_belongs_in_one(
+def test_only_the_controller_accepts_an_envelope_and_only_with_forwardable_requests(
     brokers: tuple[RunningBroker, RunningBroker],
 ) -> None:
     create = inside(CREATE_TOPICS, 7, {"topics": [new_topic("e")], "timeout": 9000, "validate_only": True})
@@ -141,7 +141,7 @@ def test_only_the_controller_opens_an_envelope_and_only_what_belongs_in_one(
     on(brokers[0], at_the_controller)
 
 
-def test_what_brokers_themselves_ask_reaches_the_controller(brokers: tuple[RunningBroker, RunningBroker]) -> None:
+def test_requests_of_brokers_reach_the_controller(brokers: tuple[RunningBroker, RunningBroker]) -> None:
     controller, other = brokers
     gateway = other.broker.parts.gateway
     loop = other._loop
@@ -164,7 +164,7 @@ def test_what_brokers_themselves_ask_reaches_the_controller(brokers: tuple[Runni
     assert info is not None and (info.leader, info.isr) == (1, (1,))
 
 
-def test_a_failed_disk_costs_its_broker_the_leadership_of_what_lay_on_it(
+def test_a_failed_disk_moves_the_leadership_of_its_partitions(
     brokers: tuple[RunningBroker, RunningBroker],
 ) -> None:
     controller, other = brokers

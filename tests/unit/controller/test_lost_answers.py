@@ -40,7 +40,7 @@ class LossyStore(EmbeddedStore):
     "losses", [["before"], ["after"], ["before", "before", "after"], ["after", "before"]], ids="-".join
 )
 @pytest.mark.parametrize("what", ["create", "delete", "producer ids"])
-def test_a_write_happens_once_whatever_happens_to_its_answer(tmp_path: Path, losses: list[str], what: str) -> None:
+def test_a_write_with_a_lost_answer_happens_once(tmp_path: Path, losses: list[str], what: str) -> None:
     async def use() -> None:
         store = LossyStore(tmp_path / "store")
         view = ClusterView()
@@ -74,7 +74,7 @@ def test_a_write_happens_once_whatever_happens_to_its_answer(tmp_path: Path, los
     asyncio.run(use())
 
 
-def test_an_election_won_without_hearing_of_it_is_won(tmp_path: Path) -> None:
+def test_an_election_with_a_lost_answer_is_won(tmp_path: Path) -> None:
     async def use() -> None:
         store = LossyStore(tmp_path / "store")
         view = ClusterView()
@@ -93,7 +93,7 @@ def test_an_election_won_without_hearing_of_it_is_won(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_write_that_the_store_never_takes_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_the_store_never_accepts_is_abandoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_RETRY_PAUSE", 0.001)
 
     async def use() -> None:

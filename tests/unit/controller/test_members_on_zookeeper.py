@@ -137,7 +137,7 @@ def test_when_the_controller_stops_another_takes_over_and_moves_its_leadership(s
     cluster(server, 3, use)
 
 
-def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(server: ZooKeeperServer) -> None:
+def test_allowing_unclean_elections_elects_leaders_for_all_topics(server: ZooKeeperServer) -> None:
     """At once, and counted; without leave the partition waits for the replica that holds everything."""
 
     async def use(members: list[Member]) -> None:
@@ -160,7 +160,7 @@ def test_allowing_unclean_elections_for_all_topics_ends_the_wait_for_a_leader(se
     cluster(server, 2, use)
 
 
-def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(server: ZooKeeperServer) -> None:
+def test_a_controller_with_an_expired_session_is_replaced_and_registers_again(server: ZooKeeperServer) -> None:
     async def use(members: list[Member]) -> None:
         first = members[0]
         await first.member.controller.create_topics([NewTopic("a", 2, 2)])
@@ -177,7 +177,7 @@ def test_a_controller_whose_session_ended_is_deposed_and_comes_back_as_another(s
     cluster(server, 2, use)
 
 
-def test_a_broker_id_that_is_in_use_is_refused_and_the_holder_named(server: ZooKeeperServer) -> None:
+def test_a_broker_id_in_use_is_refused_with_its_holder(server: ZooKeeperServer) -> None:
     async def use(members: list[Member]) -> None:
         listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
@@ -193,7 +193,7 @@ def test_a_broker_id_that_is_in_use_is_refused_and_the_holder_named(server: ZooK
     cluster(server, 1, use)
 
 
-def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> None:
+def test_without_zookeeper_the_lease_ends_and_is_renewed_afterwards(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path / "own") as own:
 
         async def use(members: list[Member]) -> None:
@@ -211,7 +211,7 @@ def test_zookeeper_away_ends_the_lease_and_back_renews_it(tmp_path: Path) -> Non
         cluster(own, 2, use, SHORT_SESSION_S)
 
 
-def test_zookeeper_absent_at_the_start_is_waited_for_and_then_named() -> None:
+def test_a_start_waits_for_zookeeper_and_then_fails_with_its_address() -> None:
     async def use() -> None:
         store = ZooKeeperStore("127.0.0.1:1", session_timeout=3)
         with pytest.raises(StoreFailed, match=r"ZooKeeper at 127\.0\.0\.1:1 does not answer within 0\.5 s"):
@@ -228,7 +228,7 @@ def test_another_clusters_directory_is_refused(server: ZooKeeperServer) -> None:
     cluster(server, 1, use)
 
 
-def test_brokers_without_an_id_are_given_different_ones(server: ZooKeeperServer) -> None:
+def test_brokers_without_an_id_get_different_ids(server: ZooKeeperServer) -> None:
     async def use(members: list[Member]) -> None:
         asked = [generated_broker_id(member.store, 1000) for member in members for _ in range(3)]
         assert sorted(await asyncio.gather(*asked)) == [1001, 1002, 1003, 1004, 1005, 1006]

@@ -26,7 +26,7 @@ def changed(image: ClusterImage, *asked: ScramDeletion | ScramUpsertion) -> tupl
     return [error for _, error, _ in results], apply(image, changes, image.version + 1)
 
 
-def test_what_is_stored_fits_the_password_and_is_not_the_password() -> None:
+def test_the_stored_credential_verifies_the_password_and_does_not_contain_it() -> None:
     errors, image = changed(ClusterImage(), upsertion(), upsertion(mechanism=2))
     assert errors == [ErrorCode.none]
     assert credential_of(image, SHA_256, "anna") == credential_for(SHA_256, "p", salt=b"salt")
@@ -41,7 +41,7 @@ def test_the_secret_of_the_cluster_stays() -> None:
     assert salt_secret(apply(image, changes, 2)) == "secret"
 
 
-def test_a_deletion_leaves_the_other_mechanism_and_other_users() -> None:
+def test_a_deletion_keeps_the_other_mechanism_and_other_users() -> None:
     _, image = changed(ClusterImage(), upsertion(), upsertion(mechanism=2), upsertion("bert"))
     errors, image = changed(image, ScramDeletion("anna", 1))
     assert errors == [ErrorCode.none]

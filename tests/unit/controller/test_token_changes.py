@@ -32,19 +32,19 @@ def test_a_token_survives_the_image() -> None:
 
 
 @pytest.mark.parametrize(("asked_ms", "max_ms"), [(-1, 24 * HOUR), (HOUR, HOUR), (48 * HOUR, 24 * HOUR)])
-def test_the_life_is_the_shorter_of_request_and_setting(asked_ms: int, max_ms: int) -> None:
+def test_the_lifetime_is_the_shorter_of_request_and_setting(asked_ms: int, max_ms: int) -> None:
     token, _ = created(ClusterImage(), RULES, replace(ASKED, max_lifetime_ms=asked_ms), 0)
     assert token.max_at_ms == max_ms
     assert token.expires_at_ms == min(max_ms, 2 * HOUR)
 
 
-def test_owner_and_renewer_renew_up_to_the_longest_life() -> None:
+def test_owner_and_renewer_renew_up_to_the_maximum_lifetime() -> None:
     image = image_with_token()
     assert renewed(image, RULES, DIGEST, "User:anna", -1, HOUR)[0] == 3 * HOUR
     assert renewed(image, RULES, DIGEST, "User:bert", 100 * HOUR, HOUR)[0] == 24 * HOUR
 
 
-def test_a_token_is_ended_now_or_later() -> None:
+def test_a_token_is_expired_now_or_later() -> None:
     image = image_with_token()
     end, changes = expired(image, RULES, DIGEST, "User:anna", -1, HOUR)
     assert end == HOUR

@@ -43,11 +43,11 @@ def test_throttles_of_many_large_topics_are_stored_in_pieces() -> None:
     assert all(size(list(part)) < ZOOKEEPER_TAKES_BYTES // 2 for part in parts)
 
 
-def test_small_settings_of_many_topics_go_out_together() -> None:
+def test_small_settings_of_many_topics_are_stored_together() -> None:
     assert len(parts_of([ConfigSet("topic", f"t{at}", {"min.insync.replicas": "2"}) for at in range(500)])) == 1
 
 
-def test_a_new_topic_is_not_parted_from_its_settings() -> None:
+def test_a_new_topic_and_its_settings_stay_in_one_write() -> None:
     other = ConfigSet("topic", "other", {"retention.ms": "5"})
     changes: list[Change] = []
     for at in range(8):
@@ -61,7 +61,7 @@ def test_a_new_topic_is_not_parted_from_its_settings() -> None:
         assert made == set_here
 
 
-def test_a_value_that_kafka_would_not_take_is_refused() -> None:
+def test_a_value_that_kafka_refuses_is_refused() -> None:
     key = "leader.replication.throttled.replicas"
     longest = ",".join(["1:1"] * 8192)
     assert len(longest) == 32_767

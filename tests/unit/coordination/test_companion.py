@@ -74,14 +74,16 @@ def is_there(tree: str) -> bool:
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_process_that_dies_is_gone_at_once(tree: str, member: subprocess.Popen[str], by: signal.Signals) -> None:
+def test_the_session_of_a_killed_process_ends_at_once(
+    tree: str, member: subprocess.Popen[str], by: signal.Signals
+) -> None:
     assert is_there(tree)
     member.send_signal(by)
     member.wait(PATIENCE_S)
     wait_for(lambda: not is_there(tree), "the session to end", within=SESSION_S / 2)
 
 
-def test_a_process_that_stands_still_is_left_alone(tree: str, member: subprocess.Popen[str]) -> None:
+def test_the_session_of_a_frozen_process_stays(tree: str, member: subprocess.Popen[str]) -> None:
     member.send_signal(signal.SIGSTOP)
     assert is_there(tree)
     assert is_there(tree), "looked at by two sessions, one after the other, and still there"
@@ -101,7 +103,7 @@ def test_graceful_close_stops_the_companion_process(tree: str, member: subproces
     assert not is_there(tree)
 
 
-def test_a_session_that_ended_long_ago_harms_nobody(server: ZooKeeperServer) -> None:
+def test_closing_an_expired_session_does_nothing(server: ZooKeeperServer) -> None:
     async def use() -> None:
         store = ZooKeeperStore(server.chroot(), session_timeout=10)
         await store.connect(PATIENCE_S)
@@ -115,13 +117,13 @@ def test_a_session_that_ended_long_ago_harms_nobody(server: ZooKeeperServer) -> 
     asyncio.run(use())
 
 
-def test_an_ensemble_that_does_not_answer_is_given_up() -> None:
+def test_the_companion_stops_when_the_ensemble_does_not_answer() -> None:
     assert not end_session(f"127.0.0.1:{free_port()}", 0.3, 1, b"")
 
 
-def test_without_a_companion_nothing_else_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_companion_that_cannot_start_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    will = Companion("127.0.0.1:1", 6.0)
-    assert "nowhere" in (will.start() or "")
-    will.session_is(1, b"")
-    will.withdraw()
+    companion = Companion("127.0.0.1:1", 6.0)
+    assert "nowhere" in (companion.start() or "")
+    companion.session_is(1, b"")
+    companion.withdraw()

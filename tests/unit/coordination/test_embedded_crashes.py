@@ -69,7 +69,7 @@ def test_after_a_kill_a_journal_cut_at_any_byte_gives_the_writes_before_the_cut(
 @pytest.mark.parametrize(
     "tail", [bytes(7), bytes(8), bytes(4096), b"\xff" * 100, os.urandom(3000)], ids=lambda tail: f"{len(tail)} bytes"
 )
-def test_after_a_kill_a_tail_of_zeros_or_garbage_is_cut(tmp_path: Path, tail: bytes) -> None:
+def test_after_a_kill_a_tail_of_zeros_or_garbage_is_truncated(tmp_path: Path, tail: bytes) -> None:
     whole = tmp_path / "whole"
     filled(whole, killed=True)
     data = (whole / "journal").read_bytes()

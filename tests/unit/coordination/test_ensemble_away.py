@@ -13,7 +13,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 
 @pytest.mark.needs("zookeeper")
-def test_requests_wait_for_the_ensemble_to_come_back_and_are_not_kept_once_given_up(tmp_path: Path) -> None:
+def test_requests_wait_for_the_ensemble_and_cancelled_ones_are_not_queued(tmp_path: Path) -> None:
     async def use(server: ZooKeeperServer) -> None:
         store = ZooKeeperStore(server.connect, session_timeout=4)
         await store.connect(20)

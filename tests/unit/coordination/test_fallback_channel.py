@@ -79,7 +79,7 @@ def always() -> bool:
     return True
 
 
-def test_a_letter_is_answered_and_gone() -> None:
+def test_a_request_is_answered_and_deleted() -> None:
     async def main(place: Place) -> None:
         place.read(2, reversed_words, always)
         await asyncio.sleep(1.0)  # it makes the folder that an older cluster does not have
@@ -89,7 +89,7 @@ def test_a_letter_is_answered_and_gone() -> None:
     on_virtual_time(main)
 
 
-def test_a_letter_waits_for_the_next_controller() -> None:
+def test_a_request_waits_for_the_next_controller() -> None:
     async def main(place: Place) -> None:
         await ensure_path(place.sender, paths.LETTERS)
         asked = asyncio.create_task(place.letters.ask(b"abc", 20.0))
@@ -100,7 +100,7 @@ def test_a_letter_waits_for_the_next_controller() -> None:
     on_virtual_time(main)
 
 
-def test_one_who_was_replaced_meanwhile_does_not_answer() -> None:
+def test_a_replaced_controller_does_not_answer() -> None:
     async def main(place: Place) -> None:
         in_office = True
 
@@ -120,7 +120,7 @@ def test_one_who_was_replaced_meanwhile_does_not_answer() -> None:
     on_virtual_time(main)
 
 
-def test_many_at_a_time_do_not_disturb_each_other() -> None:
+def test_concurrent_requests_get_their_own_answers() -> None:
     async def main(place: Place) -> None:
         async def slowly(data: bytes) -> bytes:
             await asyncio.sleep(int(data) / 10)
@@ -135,7 +135,7 @@ def test_many_at_a_time_do_not_disturb_each_other() -> None:
     on_virtual_time(main)
 
 
-def test_without_a_controller_there_is_no_answer_and_nothing_stays() -> None:
+def test_without_a_controller_a_request_fails_and_is_deleted() -> None:
     async def main(place: Place) -> None:
         await ensure_path(place.sender, paths.LETTERS)
         with pytest.raises(NoAnswer, match="within 3 s"):
@@ -145,7 +145,7 @@ def test_without_a_controller_there_is_no_answer_and_nothing_stays() -> None:
     on_virtual_time(main)
 
 
-def test_what_the_store_cannot_carry_is_said_so() -> None:
+def test_a_request_too_large_for_the_store_is_an_error() -> None:
     async def main(place: Place) -> None:
         with pytest.raises(Unreachable, match=f"{LARGEST_LETTER_BYTES + 1} bytes is too large"):
             await place.letters.ask(b"a" * (LARGEST_LETTER_BYTES + 1), 3.0)
@@ -163,7 +163,7 @@ def test_what_the_store_cannot_carry_is_said_so() -> None:
     on_virtual_time(main)
 
 
-def test_an_answer_that_the_store_lost_is_given_again() -> None:
+def test_an_answer_lost_by_the_store_is_written_again() -> None:
     """The controller is cut off from the store while it answers; the letter is still there when it is back."""
 
     async def main(place: Place) -> None:
@@ -197,7 +197,7 @@ class Wire:
         return SimpleNamespace(closed=False)
 
 
-def test_the_wire_is_used_where_it_carries_and_tried_again_where_it_did_not() -> None:
+def test_the_wire_is_used_first_and_tried_again_after_a_fallback() -> None:
     async def producer_ids(data: bytes) -> bytes:
         header, at = codec.read_request_header(data)
         request = codec.read_request(header, data, at)

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield running
 
 
-def test_guarded_nodes_can_be_read_by_all_and_changed_by_the_cluster(server: ZooKeeperServer) -> None:
+def test_every_client_reads_guarded_nodes_and_only_the_cluster_changes_them(server: ZooKeeperServer) -> None:
     settings = {
         "zookeeper.connect": f"{server.connect}/guarded",
         "zookeeper.set.acl": "true",
@@ -117,7 +117,7 @@ def test_credentials_in_nodes_that_everyone_reads_are_warned_about(
         assert ("can read and change the SCRAM credentials" in caplog.text) == warns
 
 
-def test_a_path_that_is_there_is_used_where_its_parent_takes_no_more(server: ZooKeeperServer) -> None:
+def test_an_existing_chroot_works_under_a_parent_without_create_rights(server: ZooKeeperServer) -> None:
     """Its administrator made it, and lets nobody make others beside it."""
     owner = make_digest_acl("admin", "secret", all=True)
     admin = KazooClient(hosts=server.connect, auth_data=[("digest", "admin:secret")])

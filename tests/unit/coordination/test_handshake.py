@@ -10,7 +10,7 @@ def test_each_handshake_without_an_answer_doubles_the_time_of_the_next() -> None
     assert [limit.next(at_most_s=18) for _ in range(5)] == [2, 4, 8, 16, 18]
 
 
-def test_an_answer_brings_the_first_limit_back() -> None:
+def test_an_answer_resets_the_limit() -> None:
     limit = HandshakeLimit()
     limit.next(at_most_s=18)
     limit.answered()

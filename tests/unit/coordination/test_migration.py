@@ -60,7 +60,7 @@ def tree_of(directory: Path) -> Tree:
     return stored.tree
 
 
-def test_topics_settings_and_ids_are_the_clusters_now(tmp_path: Path) -> None:
+def test_topics_settings_and_ids_move_to_the_cluster(tmp_path: Path) -> None:
     async def use() -> None:
         before = await stood_alone(tmp_path / "own", topics=300)  # more changes than are kept
         # Any empty store will do for the ensemble's part.
@@ -152,7 +152,7 @@ async def refuses(attempt: Callable[[], Awaitable[object]], message: str) -> Non
         await attempt()
 
 
-def test_another_clusters_ensemble_is_left_alone(tmp_path: Path) -> None:
+def test_the_ensemble_of_another_cluster_is_not_changed(tmp_path: Path) -> None:
     async def use() -> None:
         await stood_alone(tmp_path / "own")
         target = EmbeddedStore(tmp_path / "ensemble")
@@ -183,7 +183,7 @@ def test_two_moves_to_one_ensemble_have_one_winner(tmp_path: Path, monkeypatch: 
     asyncio.run(use())
 
 
-def test_no_cluster_begins_where_another_is_on_its_way(tmp_path: Path) -> None:
+def test_no_cluster_begins_during_a_move_to_the_ensemble(tmp_path: Path) -> None:
     async def use() -> None:
         await stood_alone(tmp_path / "own")
         target = EmbeddedStore(tmp_path / "ensemble")
@@ -196,7 +196,7 @@ def test_no_cluster_begins_where_another_is_on_its_way(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_second_move_keeps_what_the_first_put_away(tmp_path: Path) -> None:
+def test_a_second_move_keeps_the_renamed_files_of_the_first(tmp_path: Path) -> None:
     for content in ("first", "second", "third"):
         (tmp_path / ".coordination").mkdir()
         (tmp_path / ".coordination" / "journal").write_text(content)

@@ -10,7 +10,7 @@ from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import ConnectionLost, NoNode, SessionExpired, StoreFailed
 
 
-def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+def test_a_request_with_a_lost_answer_is_repeated() -> None:
     outcomes: list[Exception | str] = [ConnectionLost("broke"), SessionExpired("over"), "the id"]
 
     async def question() -> str:
@@ -23,7 +23,7 @@ def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     assert outcomes == []
 
 
-def test_a_store_that_stays_silent_is_named_and_a_refusal_is_passed_on() -> None:
+def test_a_silent_store_is_an_error_and_a_refusal_is_raised() -> None:
     async def silent() -> str:
         raise ConnectionLost("no answer")
 

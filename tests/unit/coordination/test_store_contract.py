@@ -70,7 +70,7 @@ def run(open_store: OpenStore, use: Callable[[Store], Awaitable[None]]) -> None:
     asyncio.run(opened())
 
 
-def test_what_is_written_is_read_with_versions_that_count_the_writes(open_store: OpenStore) -> None:
+def test_reads_return_the_written_data_and_versions_count_the_writes(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/a", b"one")
         first = await store.get("/a")
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_with_versions_that_count_the_writes(open_store:
     run(open_store, use)
 
 
-def test_wrong_operations_say_what_is_wrong(open_store: OpenStore) -> None:
+def test_invalid_operations_raise_their_fault(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/a", b"")
         await store.create("/a/b", b"")
@@ -112,7 +112,7 @@ def test_wrong_operations_say_what_is_wrong(open_store: OpenStore) -> None:
     run(open_store, use)
 
 
-def test_a_multi_happens_whole_or_not_at_all(open_store: OpenStore) -> None:
+def test_a_multi_is_atomic(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/epoch", b"1")
         await store.multi([Check("/epoch", 0), Create("/t", b""), Create("/t/p", b"x"), Set("/t/p", b"y", 0)])
@@ -129,7 +129,7 @@ def test_a_multi_happens_whole_or_not_at_all(open_store: OpenStore) -> None:
     run(open_store, use)
 
 
-def test_a_node_made_again_starts_over_with_a_greater_creation_id(open_store: OpenStore) -> None:
+def test_a_recreated_node_has_version_0_and_a_greater_creation_id(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/a", b"")
         await store.set("/a", b"1")
@@ -199,7 +199,7 @@ def test_a_watch_fires_once_on_the_next_change(open_store: OpenStore) -> None:
     run(open_store, use)
 
 
-def test_paths_are_made_with_their_parents(open_store: OpenStore) -> None:
+def test_paths_are_created_with_their_parents(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await ensure_path(store, "/a/b/c", b"x")
         await ensure_path(store, "/a/b/c", b"y")
@@ -219,7 +219,7 @@ def test_a_live_session_holds_its_lease(open_store: OpenStore) -> None:
     run(open_store, use)
 
 
-def test_large_multis_pass(open_store: OpenStore) -> None:
+def test_a_large_multi_succeeds(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/big", b"")
         await store.multi([Create(f"/big/{i}", b"x" * 100) for i in range(2000)])

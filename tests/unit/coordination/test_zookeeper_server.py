@@ -13,7 +13,7 @@ from headrace.coordination import zookeeper_server
 from headrace.coordination.zookeeper_server import CannotStart, command, find_jars, hold_data
 
 
-def test_an_installation_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zookeeper_home_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lib").mkdir()
     for name in ("zookeeper-3.8.4.jar", "slf4j-api-1.7.36.jar"):
         (tmp_path / "lib" / name).touch()
@@ -25,13 +25,13 @@ def test_an_installation_that_is_named_wins(tmp_path: Path, monkeypatch: pytest.
     assert words[-2:] == ["org.apache.zookeeper.server.quorum.QuorumPeerMain", "zoo.cfg"]
 
 
-def test_a_named_installation_without_jars_is_told_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zookeeper_home_without_jars_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(CannotStart, match=f"ZOOKEEPER_HOME={tmp_path}: there are no jars in its lib directory"):
         find_jars()
 
 
-def test_without_any_server_both_ways_out_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_the_error_names_both_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ZOOKEEPER_HOME", raising=False)
     monkeypatch.setattr(zookeeper_server, "_package", lambda name: None)
     with pytest.raises(CannotStart, match=r"set ZOOKEEPER_HOME to an installation, or pip install 'headrace\[spark\]'"):
@@ -53,7 +53,7 @@ def test_data_is_served_by_one_server_at_a_time_and_free_when_its_process_ends(t
     os.close(hold_data(config))
 
 
-def test_a_configuration_without_data_or_with_data_elsewhere_is_told(tmp_path: Path) -> None:
+def test_a_configuration_without_a_usable_data_dir_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "zookeeper.properties"
     config.write_text("clientPort=2181\n")
     with pytest.raises(CannotStart, match="dataDir is not set"):

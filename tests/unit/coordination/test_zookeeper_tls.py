@@ -68,9 +68,7 @@ def test_a_broker_uses_zookeeper_through_tls(authority: Authority, secure_port: 
 
 @needs_zookeeper
 @pytest.mark.parametrize("wrong", ["a host name that the certificate lacks", "another authority", "no certificate"])
-def test_who_is_not_trusted_is_not_talked_to(
-    authority: Authority, secure_port: int, tmp_path: Path, wrong: str
-) -> None:
+def test_an_untrusted_server_is_refused(authority: Authority, secure_port: int, tmp_path: Path, wrong: str) -> None:
     properties = settings(authority, secure_port) | {"zookeeper.connection.timeout.ms": "3000"}
     if wrong.startswith("a host"):
         properties["zookeeper.connect"] = f"127.0.0.1:{secure_port}"
@@ -83,7 +81,7 @@ def test_who_is_not_trusted_is_not_talked_to(
 
 
 @needs_zookeeper
-def test_host_names_are_not_checked_only_when_asked_for_by_name(authority: Authority, secure_port: int) -> None:
+def test_host_names_are_checked_unless_a_setting_turns_it_off(authority: Authority, secure_port: int) -> None:
     properties = settings(authority, secure_port, "127.0.0.1", ssl_endpoint_identification_algorithm="")
     assert asyncio.run(use(properties)) == b"1"
 
@@ -120,7 +118,7 @@ def test_the_companion_ends_the_session_of_a_dead_broker_through_tls(authority: 
         ({"zookeeper.ssl.enabled.protocols": "TLSv1.1"}, "must hold one or more of TLSv1.2, TLSv1.3"),
     ],
 )
-def test_settings_that_cannot_work_stop_the_start(authority: Authority, more: dict[str, str], words: str) -> None:
+def test_invalid_settings_stop_the_start(authority: Authority, more: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as error:
         zookeeper_tls(load_broker_config(settings(authority, 1) | more))
     assert words in error.value.message

@@ -62,14 +62,14 @@ def test_epochs_are_compared_before_leadership(setting: Setting, epoch: int, cod
     assert found.error_code is code
 
 
-def test_who_looks_at_this_replica_is_told_where_it_ends(setting: Setting) -> None:
+def test_a_replica_reports_the_end_of_its_log(setting: Setting) -> None:
     found = listed(setting, 0, -1, DEBUGGER)
     assert (found.error_code, found.offset, found.leader_epoch) == (0, 0, HERE)
     assert listed(setting, 0, HERE + 1, DEBUGGER).error_code is ErrorCode.unknown_leader_epoch
     assert listed(setting, 1, -1, DEBUGGER).error_code is ErrorCode.not_leader_or_follower, "no replica is here"
 
 
-def test_a_follower_knows_the_producers_of_its_replica(setting: Setting) -> None:
+def test_a_follower_describes_the_producers_of_its_replica(setting: Setting) -> None:
     one = SimpleNamespace(
         producer_id=7, epoch=1, last_sequence=4, last_timestamp_ms=5, coordinator_epoch=0, txn_first_offset=None
     )
@@ -82,7 +82,7 @@ def test_a_follower_knows_the_producers_of_its_replica(setting: Setting) -> None
     assert other.error_code is ErrorCode.not_leader_or_follower
 
 
-def test_a_partition_without_a_leader_is_not_said_to_be_led_by_anybody(setting: Setting) -> None:
+def test_a_partition_without_a_leader_has_no_leader_in_metadata(setting: Setting) -> None:
     setting.publish(PartitionInfo(NO_LEADER, HERE + 1, 9, (), (1, 2), eligible=(2,)))
     with pytest.raises(NotLeader, match="t-0 has no leader at the moment"):
         setting.partitions.led("t", 0)
@@ -115,6 +115,6 @@ def test_a_page_of_topics_has_no_error_for_a_partition_without_a_leader(view: Cl
 
 
 @pytest.mark.parametrize(("asked", "told"), [(False, [(1, False)]), (True, [(1, False), (2, True)])])
-def test_brokers_that_are_away_are_shown_to_who_asks(view: ClusterView, asked: bool, told: list[Any]) -> None:
+def test_fenced_brokers_are_listed_on_request(view: ClusterView, asked: bool, told: list[Any]) -> None:
     body = {"include_cluster_authorized_operations": False, "endpoint_type": 1, "include_fenced_brokers": asked}
     assert [(one.broker_id, one.is_fenced) for one in answer(DescribeCluster(view), 2, body).brokers] == told

@@ -131,7 +131,7 @@ def test_a_frame_that_comes_byte_by_byte_is_served_once_whole() -> None:
     run(test)
 
 
-def test_an_awaited_answer_keeps_its_place_and_holds_back_what_follows() -> None:
+def test_an_awaited_answer_keeps_its_order_and_delays_later_requests() -> None:
     async def test() -> None:
         gate = asyncio.Event()
         served: list[bytes] = []
@@ -158,7 +158,7 @@ def test_an_awaited_answer_keeps_its_place_and_holds_back_what_follows() -> None
     run(test)
 
 
-def test_overlapping_answers_leave_in_request_order_however_they_finish() -> None:
+def test_overlapping_answers_are_sent_in_request_order() -> None:
     async def test() -> None:
         gates = {b"a": asyncio.Event(), b"b": asyncio.Event()}
 
@@ -191,7 +191,7 @@ class Slice:
     length: int
 
 
-def test_file_slices_leave_between_bytes_also_to_a_reader_that_is_slow() -> None:
+def test_file_slices_are_sent_in_order_also_to_a_slow_reader() -> None:
     async def test() -> None:
         with tempfile.TemporaryFile() as file:
             content = bytes(range(256)) * 40_000
@@ -260,7 +260,7 @@ def test_a_frame_beyond_the_cap_closes_with_one_line_that_names_the_peer(
         run(test)
 
 
-def test_a_promised_frame_takes_memory_only_as_it_comes() -> None:
+def test_a_large_frame_takes_memory_only_as_it_arrives() -> None:
     async def test() -> None:
         async with serving(echo) as (listeners, port):
             _, writer = await connect(port)
@@ -272,7 +272,7 @@ def test_a_promised_frame_takes_memory_only_as_it_comes() -> None:
     run(test)
 
 
-def test_connections_beyond_the_limits_are_refused_and_room_comes_back() -> None:
+def test_connections_beyond_the_limits_are_refused_until_others_close() -> None:
     async def test() -> None:
         async with serving(echo, ConnectionLimits(max_connections_per_ip=2)) as (listeners, port):
             kept = [await connect(port) for _ in range(2)]
@@ -290,7 +290,7 @@ def test_connections_beyond_the_limits_are_refused_and_room_comes_back() -> None
     run(test)
 
 
-def test_the_silent_and_the_stalled_are_dropped_and_the_waiting_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_and_stalled_connections_are_closed_and_waiting_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         gate = asyncio.Event()
 
@@ -346,7 +346,7 @@ def test_a_throttled_client_waits_and_others_do_not() -> None:
     run(test)
 
 
-def test_thousands_of_frames_at_once_let_others_have_their_turn() -> None:
+def test_thousands_of_frames_at_once_do_not_starve_other_clients() -> None:
     async def test() -> None:
         served: list[str] = []
 
@@ -369,7 +369,7 @@ def test_thousands_of_frames_at_once_let_others_have_their_turn() -> None:
     run(test)
 
 
-def test_a_failing_server_costs_one_connection() -> None:
+def test_a_failing_request_closes_only_its_connection() -> None:
     async def test() -> None:
         def serve(request: memoryview, connection: Connection) -> Reply:
             if bytes(request) == b"boom":

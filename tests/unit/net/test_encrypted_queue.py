@@ -60,7 +60,7 @@ def drain(queue: EncryptedSendQueue, sock: Socket) -> None:
         queue.flush(sock.as_socket())
 
 
-def test_bytes_and_slices_leave_in_order_in_bounded_pieces(file: IO[bytes]) -> None:
+def test_bytes_and_slices_are_sent_in_order_in_bounded_pieces(file: IO[bytes]) -> None:
     queue, sock = EncryptedSendQueue(), Socket()
     queue.push(b"first")
     queue.push_all([b"head", Slice(file, 10, 900_000), b"tail" * 1000, Slice(file, 5, 20_000)])
@@ -96,7 +96,7 @@ def test_a_file_that_shrank_ends_the_connection(file: IO[bytes]) -> None:
         queue.flush(Socket().as_socket())
 
 
-def test_where_the_kernel_encrypts_slices_leave_by_sendfile(file: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_kernel_tls_slices_are_sent_by_sendfile(file: IO[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[int, int]] = []
 
     class WithDescriptor(Socket):
@@ -116,7 +116,7 @@ def test_where_the_kernel_encrypts_slices_leave_by_sendfile(file: IO[bytes], mon
     assert sent == [(10, 500_000)] and bytes(sock.taken) == b"headtail"
 
 
-def test_the_kernel_encrypts_only_where_the_socket_says_so() -> None:
+def test_kernel_tls_is_used_only_if_the_socket_reports_it() -> None:
     class Kernel:
         def getsockopt(self, level: int, option: int, size: int) -> bytes:
             assert (level, option) == (282, 1)

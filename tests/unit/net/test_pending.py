@@ -58,7 +58,7 @@ def run(test: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("at_once", [False, True])
-def test_pendings_leave_in_request_order_however_they_are_kept(at_once: bool) -> None:
+def test_pending_answers_are_sent_in_request_order(at_once: bool) -> None:
     async def test() -> None:
         pendings = {body: Pending(overlapping=True, at_once=at_once) for body in (b"a", b"b")}
         everything = asyncio.Event()
@@ -79,7 +79,7 @@ def test_pendings_leave_in_request_order_however_they_are_kept(at_once: bool) ->
     run(test)
 
 
-def test_nothing_is_served_behind_a_pending_that_does_not_overlap() -> None:
+def test_no_request_is_served_behind_a_pending_without_overlap() -> None:
     async def test() -> None:
         pending = Pending(at_once=True)
         asked: list[bytes] = []
@@ -100,7 +100,7 @@ def test_nothing_is_served_behind_a_pending_that_does_not_overlap() -> None:
     run(test)
 
 
-def test_one_that_is_kept_before_it_is_taken_leaves_too() -> None:
+def test_a_pending_given_before_it_is_taken_is_sent() -> None:
     async def test() -> None:
         def serve(body: bytes) -> Reply:
             pending = Pending(at_once=True)
@@ -114,7 +114,7 @@ def test_one_that_is_kept_before_it_is_taken_leaves_too() -> None:
     run(test)
 
 
-def test_a_pending_of_a_client_that_went_is_dropped_and_says_so_once() -> None:
+def test_a_pending_of_a_closed_connection_is_dropped_once() -> None:
     async def test() -> None:
         dropped: list[str] = []
         pending = Pending(dropped=lambda: dropped.append("dropped"))
@@ -135,7 +135,7 @@ def test_a_pending_of_a_client_that_went_is_dropped_and_says_so_once() -> None:
     run(test)
 
 
-def test_a_coroutine_that_fails_after_its_client_went_is_explained_and_closes_nothing(
+def test_a_coroutine_that_fails_after_a_disconnect_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The dispatcher says what is a bug. A refusal is none, and leaves no trace in the log."""
@@ -181,7 +181,7 @@ def test_a_coroutine_that_fails_after_its_client_went_is_explained_and_closes_no
     assert not caplog.records
 
 
-def test_closing_comes_after_the_answers_before_it() -> None:
+def test_a_close_comes_after_earlier_answers() -> None:
     async def test() -> None:
         pendings = [Pending(overlapping=True), Pending(overlapping=True)]
         waiting = iter(pendings)

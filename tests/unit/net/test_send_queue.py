@@ -64,7 +64,7 @@ def _take(sock: socket.socket, into: bytearray) -> None:
             return
 
 
-def test_a_pushed_answer_may_be_changed_by_its_owner_afterwards() -> None:
+def test_a_queued_answer_is_a_copy() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         queue = SendQueue()

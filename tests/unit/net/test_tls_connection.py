@@ -98,7 +98,7 @@ async def asked_for_its_name(port: int, tls: ssl.SSLContext) -> str:
         ("none", "DEFAULT", ANONYMOUS),
     ],
 )
-def test_the_certificate_names_the_client_only_where_the_listener_asks(
+def test_the_certificate_sets_the_principal_only_if_the_listener_requests_it(
     authority: Authority, asks: str, rules: str, principal: str
 ) -> None:
     erin = authority.issue("erin", subject="CN=erin,O=Other", hosts=())
@@ -115,7 +115,7 @@ def test_the_certificate_names_the_client_only_where_the_listener_asks(
     run(test)
 
 
-def test_a_certificate_that_no_rule_takes_and_one_that_is_not_trusted_end_the_connection(
+def test_unmapped_and_untrusted_certificates_close_the_connection(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -137,7 +137,7 @@ def test_a_certificate_that_no_rule_takes_and_one_that_is_not_trusted_end_the_co
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_both_versions_are_spoken(authority: Authority, version: ssl.TLSVersion) -> None:
+def test_tls_1_2_and_1_3_are_supported(authority: Authority, version: ssl.TLSVersion) -> None:
     async def test() -> None:
         async with serving(authority) as (_, port):
             tls = context(authority)
@@ -180,7 +180,7 @@ def hello(authority: Authority) -> bytes:
 
 
 @pytest.mark.parametrize("part", [0, 1, 5, 100])
-def test_silence_and_half_a_hello_are_closed_at_the_deadline(authority: Authority, part: int) -> None:
+def test_incomplete_handshakes_are_closed_at_the_deadline(authority: Authority, part: int) -> None:
     async def test() -> None:
         def soon(loop: asyncio.AbstractEventLoop) -> Handshakes:
             return Handshakes(loop, deadline_s=0.3)
@@ -278,7 +278,7 @@ def test_requests_in_the_records_behind_the_handshake_are_served_without_waiting
     run(test)
 
 
-def test_half_a_record_holds_no_buffer(authority: Authority) -> None:
+def test_an_incomplete_tls_record_holds_no_buffer(authority: Authority) -> None:
     async def test() -> None:
         async with serving(authority) as (listeners, port):
             plain = socket.create_connection(("127.0.0.1", port))
@@ -295,7 +295,7 @@ def test_half_a_record_holds_no_buffer(authority: Authority) -> None:
     run(test)
 
 
-def test_the_broker_says_goodbye_when_it_closes(authority: Authority) -> None:
+def test_the_broker_sends_close_notify(authority: Authority) -> None:
     async def test() -> None:
         async with serving(authority) as (listeners, port):
             plain = socket.create_connection(("127.0.0.1", port))

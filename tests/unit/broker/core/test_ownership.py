@@ -57,7 +57,7 @@ def test_a_store_that_was_put_into_another_brokers_directory_is_refused(
     refused("restore the file or the directory that was replaced", DirectoryFacts("/a", 0, "C", ALONE, store=store))
 
 
-def test_a_move_that_not_all_directories_know_of_is_half_done() -> None:
+def test_a_move_recorded_in_some_directories_is_incomplete() -> None:
     """The note is written to one directory after the other."""
     store = StoreFacts("/a/s", "C", (0,))
     for homes in itertools.product((ALONE, HALF, ZK), repeat=2):
@@ -77,14 +77,14 @@ def owner(home: StoreOwner | None, *, store: bool, logs: int = 3) -> Owner:
     return agree([facts], None)
 
 
-def test_an_ensemble_that_another_broker_is_moving_to_is_left_alone() -> None:
+def test_an_ensemble_that_another_broker_is_moving_to_is_refused() -> None:
     coming = EnsembleFacts("zk:2181/a", incoming="D", has_nodes=True, has_topics=True)
     for one in (owner(ALONE, store=True), agree([DirectoryFacts("/fresh")], 3)):
         with pytest.raises(StorageFault, match="the state of cluster D is being moved to ZooKeeper at zk:2181/a"):
             check_ensemble(one, coming)
 
 
-def test_nodes_of_another_program_are_not_taken_for_an_empty_ensemble() -> None:
+def test_an_ensemble_with_nodes_of_another_program_is_not_empty() -> None:
     with pytest.raises(StorageFault, match=r"nodes of a cluster but no /cluster/id"):
         check_ensemble(owner(ALONE, store=True), EnsembleFacts("zk:2181", has_nodes=True))
     # A new cluster may begin where only empty nodes were left.

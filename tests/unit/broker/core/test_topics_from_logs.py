@@ -54,7 +54,7 @@ def test_a_store_that_is_older_than_the_logs_gets_their_partitions_and_a_higher_
     assert image.config_of("topic", "orders") == {}
 
 
-def test_replicas_on_brokers_that_do_not_come_along_are_dropped() -> None:
+def test_replicas_on_other_brokers_are_dropped() -> None:
     _, image = found(known(2, replicas=(BROKER, 5, 6)), LogOnDisk("orders", 0, ONE, 2))
     [info] = image.topics["orders"].partitions
     assert (info.leader, info.leader_epoch, info.replicas, info.isr) == (BROKER, 3, (BROKER,), (BROKER,))

@@ -26,13 +26,13 @@ _LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required usern
         (_SCRAM, "SASL needs sasl.username and sasl.password, or a sasl.jaas.config with both"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(settings: dict[str, str], words: str) -> None:
+def test_unusable_settings_give_a_one_sentence_error(settings: dict[str, str], words: str) -> None:
     with pytest.raises(Refused) as refusal:
         ClientSecurity.from_settings(settings)
     assert words in refusal.value.message
 
 
-def test_java_s_login_line_is_read() -> None:
+def test_a_jaas_line_is_read() -> None:
     found = ClientSecurity.from_settings({**_SCRAM, "sasl.jaas.config": _LOGIN})
     assert (found.mechanism, found.username, found.password) == ("SCRAM-SHA-512", "ann", 'a"b')
 

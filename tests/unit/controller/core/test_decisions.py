@@ -58,7 +58,7 @@ def code_of(call: object, *args: object, **options: object) -> ErrorCode:
 class TestEnoughInSync:
     """min.insync.replicas moves while replicas are eligible that left the in-sync set when it was too small."""
 
-    def test_whoever_was_eligible_may_not_lead_once_the_set_commits_without_it(self) -> None:
+    def test_an_eligible_replica_may_not_lead_once_the_isr_commits_without_it(self) -> None:
         image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 3), eligible=(2, 3)))
         assert not elections.min_insync_changed(image, rules(2), ["t"]).changes, "nothing commits yet"
         now = after(image, elections.min_insync_changed(image, rules(1), ["t"]))
@@ -69,7 +69,7 @@ class TestEnoughInSync:
         assert info is not None
         assert info.leader == NO_LEADER
 
-    def test_the_setting_and_what_follows_from_it_are_one_change(self) -> None:
+    def test_a_setting_and_its_consequences_are_one_change(self) -> None:
         image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2, 3), eligible=(2, 3)))
         image = apply(image, [ConfigSet("broker", "", {"min.insync.replicas": "2"})], 2)
         config = load_broker_config({"broker.id": "1"}).with_dynamic({}, {"min.insync.replicas": "2"})
@@ -94,7 +94,7 @@ class TestMembership:
         assert 1 not in now.brokers
         assert now.fenced_brokers[1].fenced, "it stays registered"
 
-    def test_a_broker_back_with_another_epoch_died_in_between(self) -> None:
+    def test_a_broker_with_another_epoch_has_restarted(self) -> None:
         image = cluster()
         present = {1: (broker(1, 9), True), 2: (broker(2), True), 3: (broker(3), True)}
         info = after(image, elections.membership_changed(image, present, rules())).partition("t", 0)
@@ -110,7 +110,7 @@ class TestMembership:
             assert (info.leader, info.isr, info.leader_epoch) == (1, (1,), 6)
             assert bool(decided.from_last_known) == (not clean)
 
-    def test_all_crash_at_once_and_only_the_last_leader_may_lead(self) -> None:
+    def test_after_a_crash_of_all_replicas_only_the_last_leader_may_lead(self) -> None:
         image = cluster()
         for back in ([2], [2, 3]):
             present = {i: (broker(i, 9), False) for i in back}
@@ -124,12 +124,12 @@ class TestMembership:
         assert info is not None
         assert (info.leader, info.isr) == (1, (1,))
 
-    def test_nothing_happens_when_nobody_came_or_went(self) -> None:
+    def test_nothing_changes_without_a_membership_change(self) -> None:
         image = cluster()
         present = {i: (broker(i), True) for i in (1, 2, 3)}
         assert elections.membership_changed(image, present, rules()).changes == []
 
-    def test_a_stopping_broker_gives_its_leadership_away_first(self) -> None:
+    def test_a_stopping_broker_moves_its_leadership_first(self) -> None:
         alone = PartitionInfo(1, 0, 0, (1,), (1,))
         image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)), alone)
         now = after(image, elections.shutting_down(image, 1, rules()))
@@ -139,7 +139,7 @@ class TestMembership:
         assert now.brokers[1].shutting_down
         assert not elections.leads_movable(now, 1)
 
-    def test_a_failed_disk_takes_its_replicas_out(self) -> None:
+    def test_replicas_on_a_failed_disk_leave_the_isr(self) -> None:
         image = cluster()
         now = after(image, elections.replicas_lost(image, 1, [TopicPartition("t", 0)], rules()))
         info = now.partition("t", 0)
@@ -157,7 +157,7 @@ class TestMembership:
         assert elections.replicas_full(now, 3, zero, rules(2)).changes == [], "nobody else could go on"
         assert elections.replicas_full(now, 1, zero, rules(2)).changes == [], "it is out already"
 
-    def test_a_new_controller_elects_where_its_settings_allow_what_its_predecessors_did_not(self) -> None:
+    def test_a_new_controller_applies_its_own_setting_of_unclean_elections(self) -> None:
         waits = PartitionInfo(NO_LEADER, 5, 7, (), (9, 2), eligible=(9,), last_known_eligible=(9,))
         image = cluster(waits, PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
         for allowed in (False, True):
@@ -174,7 +174,7 @@ class TestMembership:
         decided = elections.rebalanced(cluster(away, away, home), 10, rules())
         assert [change.info.leader for change in decided.changes if isinstance(change, PartitionChanged)] == [1, 1]
 
-    def test_elections_on_request_answer_why_not(self) -> None:
+    def test_refused_elections_have_a_reason(self) -> None:
         image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)), PartitionInfo(2, 5, 7, (2,), (1, 2)))
         code, _, _ = elections.elect(image, "t", 0, Election.PREFERRED, rules())
         assert code is ErrorCode.election_not_needed
@@ -188,17 +188,17 @@ class TestReports:
     def report(self, *members: tuple[int, int], epoch: int = 5, version: int = 7) -> IsrReport:
         return IsrReport("t", 0, epoch, version, members)
 
-    def test_a_leaders_report_is_taken(self) -> None:
+    def test_the_report_of_a_leader_is_accepted(self) -> None:
         answer = decide_isr(cluster(), 1, self.report((1, 1), (2, 1)), rules())
         assert answer.error is ErrorCode.none and answer.info is not None
         assert (answer.info.isr, answer.info.partition_epoch) == ((1, 2), 8)
 
-    def test_a_report_on_an_older_topic_of_that_name_is_not_taken_for_the_new_one(self) -> None:
+    def test_a_report_on_a_deleted_topic_does_not_affect_a_new_one_of_the_same_name(self) -> None:
         report = replace(self.report((1, 1), (2, 1)), topic_id=UUID(int=77))
         assert decide_isr(cluster(), 1, report, rules()).error is ErrorCode.unknown_topic_id
         assert decide_isr(cluster(), 1, replace(report, topic_id=UUID(int=1)), rules()).error is ErrorCode.none
 
-    def test_a_report_of_the_set_as_it_is_moves_the_partition_epoch(self) -> None:
+    def test_a_report_of_the_unchanged_isr_raises_the_partition_epoch(self) -> None:
         """So that late copies of older reports are refused."""
         image = cluster()
         before = image.partition("t", 0)
@@ -267,7 +267,7 @@ class TestTopics:
             (NewTopic("n", -1, -1, {0: [1, 2], 1: [1]}), ErrorCode.invalid_replica_assignment, "n-1"),
         ],
     )
-    def test_what_cannot_be_made_is_refused_by_name(self, asked: NewTopic, code: ErrorCode, words: str) -> None:
+    def test_invalid_topics_are_refused_with_a_reason(self, asked: NewTopic, code: ErrorCode, words: str) -> None:
         with pytest.raises(Refused, match=words) as caught:
             self.new(asked)
         assert caught.value.code is code
@@ -289,7 +289,7 @@ class TestTopics:
         ]:
             assert code_of(topics.more_partitions, image, name, count, assignment, PlacementDraw()) is code
 
-    def test_a_topic_grows_while_its_partitions_move_to_the_factor_that_they_will_have(self) -> None:
+    def test_new_partitions_get_the_replication_factor_of_a_running_reassignment(self) -> None:
         image = cluster(PartitionInfo(1, 5, 7, (1, 2), (3, 1, 2), adding=(3,), removing=(1, 2)))
         (info,) = topics.more_partitions(image, "t", 2, None, PlacementDraw())
         assert len(info.replicas) == 1
@@ -340,7 +340,7 @@ class TestSettings:
             ("max.connections.per.ip.overrides", "nobody"),
         ],
     )
-    def test_a_running_broker_takes_no_value_that_locks_everybody_out(self, key: str, value: str) -> None:
+    def test_a_running_broker_refuses_settings_that_would_lock_out_all_clients(self, key: str, value: str) -> None:
         assert code_of(check_values, "broker", "", {key: value}, load_broker_config({})) is ErrorCode.invalid_request
 
     def test_feature_levels_move_within_their_range(self) -> None:
@@ -350,7 +350,7 @@ class TestSettings:
         for name, level, how in [("nope", 1, 1), ("group.version", 9, 1), ("group.version", 0, 1)]:
             assert code_of(features.change_level, image, name, level, how) is ErrorCode.invalid_update_version
 
-    def test_a_level_that_one_broker_cannot_do_is_not_finalized(self) -> None:
+    def test_a_level_that_one_broker_does_not_support_is_not_finalized(self) -> None:
         old = BrokerInfo(7, 70, (), features=(("transaction.version", 0, 1),))
         image = ClusterImage(brokers={7: old}, features={"metadata.version": 30})
         assert features.change_level(image, "transaction.version", 1, 1) is not None
@@ -359,7 +359,7 @@ class TestSettings:
         with pytest.raises(Refused, match="Broker 7 does not support this feature"):
             features.change_level(image, "group.version", 1, 1)
 
-    def test_a_broker_that_cannot_do_the_levels_in_force_does_not_join(self) -> None:
+    def test_a_broker_that_does_not_support_the_finalized_levels_does_not_join(self) -> None:
         old = BrokerInfo(7, 70, (), features=(("metadata.version", 7, 30), ("transaction.version", 0, 1)))
         untold = BrokerInfo(8, 80, ())
         present = {7: (old, True), 8: (untold, True)}

@@ -34,7 +34,7 @@ def test_a_dead_follower_leaves_and_the_leader_keeps_its_epoch() -> None:
     assert (after.leader, after.leader_epoch, after.partition_epoch) == (1, 5, 8)
 
 
-def test_nothing_changed_is_nothing() -> None:
+def test_without_a_change_there_is_no_new_state() -> None:
     assert settle(info(), rules(*ALL)) is None
 
 
@@ -45,7 +45,7 @@ def test_a_replica_outside_the_in_sync_set_never_leads_by_itself() -> None:
     assert after.last_known_eligible == (1,)
 
 
-def test_whoever_leaves_below_the_minimum_stays_eligible_and_may_lead_later() -> None:
+def test_a_replica_that_leaves_below_min_isr_stays_eligible_and_may_lead_later() -> None:
     one_left = settled(settle(info(isr=(1, 2)), rules(1), isr=(1,)))  # min 1: 2 is simply out
     assert one_left.eligible == ()
     below = settled(settle(info(isr=(1, 2)), rules(1, min_insync=2), isr=(1,)))
@@ -63,7 +63,7 @@ def test_a_leader_that_restarted_leads_in_a_new_epoch() -> None:
     assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 6)
 
 
-def test_a_leader_that_commits_alone_leaves_nobody_eligible() -> None:
+def test_a_leader_that_commits_alone_has_no_eligible_replicas() -> None:
     """What it acknowledges from now on, the others do not have."""
     nobody = info(leader=NO_LEADER, isr=(), eligible=(1, 3))
     assert settled(settle(nobody, rules(3, min_insync=1))).eligible == ()
@@ -82,7 +82,7 @@ def test_an_unclean_start_costs_eligibility() -> None:
     assert (after.leader, after.eligible) == (NO_LEADER, (1,))
 
 
-def test_when_nobody_is_eligible_the_last_known_leader_may_return() -> None:
+def test_without_eligible_replicas_the_last_known_leader_may_return() -> None:
     alone = info(leader=2, isr=(2,))
     gone = settled(settle(alone, rules(1, 3), isr=()))
     state = settle(gone, rules(1, 2, 3), restarted_uncleanly=frozenset({2}))
@@ -126,7 +126,7 @@ def test_a_reassignment_ends_when_the_added_replicas_are_in_sync() -> None:
     election=st.sampled_from(Election),
     allowed=st.booleans(),
 )
-def test_without_permission_a_leader_is_always_one_that_holds_what_is_committed(
+def test_without_unclean_elections_a_leader_has_all_committed_records(
     isr: set[int],
     eligible: set[int],
     alive: set[int],
@@ -156,7 +156,7 @@ def test_without_permission_a_leader_is_always_one_that_holds_what_is_committed(
             assert after.info.leader in (isr | eligible) - unclean
 
 
-def test_the_last_one_in_sync_leads_on_while_it_is_about_to_stop() -> None:
+def test_the_last_in_sync_replica_keeps_leading_while_it_stops() -> None:
     """Whatever else changes meanwhile: nobody else could."""
     leaving = ElectionRules(can_lead=lambda _: False, may_stay=lambda broker: broker == 1)
     info = PartitionInfo(1, 5, 7, (1,), (1, 2), adding=(2,))
@@ -165,7 +165,7 @@ def test_the_last_one_in_sync_leads_on_while_it_is_about_to_stop() -> None:
     assert state.info.leader == 1
 
 
-def test_who_was_in_sync_when_a_partition_had_no_leader_any_more_is_known_as_the_last() -> None:
+def test_the_last_in_sync_replica_of_a_leaderless_partition_is_recorded() -> None:
     info = PartitionInfo(NO_LEADER, 5, 7, (3,), (3, 1, 2))
     gone = settle(info, ElectionRules(can_lead=lambda _: False), isr=())
     assert gone is not None

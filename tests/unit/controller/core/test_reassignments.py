@@ -8,7 +8,7 @@ from headrace.kernel.errors import ErrorCode
 from tests.unit.controller.core.test_decisions import cluster, code_of, rules
 
 
-def test_new_replicas_are_added_before_old_ones_go() -> None:
+def test_new_replicas_are_added_before_old_ones_are_removed() -> None:
     image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
     state = reassignments.reassign(image, "t", 0, [2, 3], rules())
     assert state is not None
@@ -16,14 +16,14 @@ def test_new_replicas_are_added_before_old_ones_go() -> None:
     assert state.info.leader == 1
 
 
-def test_cancelling_goes_back() -> None:
+def test_cancelling_restores_the_former_replicas() -> None:
     moving = PartitionInfo(1, 5, 7, (1, 2, 3), (2, 3, 1), adding=(3,), removing=(1,))
     state = reassignments.reassign(cluster(moving), "t", 0, None, rules())
     assert state is not None
     assert (set(state.info.replicas), state.info.isr, state.info.adding) == ({1, 2}, (1, 2), ())
 
 
-def test_replacing_one_keeps_the_replica_that_alone_holds_everything() -> None:
+def test_replacing_a_reassignment_keeps_the_only_replica_with_all_records() -> None:
     moving = PartitionInfo(2, 5, 7, (2,), (1, 2), adding=(2,))
     state = reassignments.reassign(cluster(moving), "t", 0, [1], rules())
     assert state is not None

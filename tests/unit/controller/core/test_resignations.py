@@ -43,7 +43,7 @@ def test_an_eligible_replica_leads_and_the_former_leader_stays_eligible() -> Non
         (PartitionInfo(2, 5, 7, (2,), (1, 2, 3), eligible=(3,)), {}, ErrorCode.invalid_request),  # another one leads
     ],
 )
-def test_a_leader_stays_where_nobody_could_do_better(
+def test_a_leader_stays_if_no_other_replica_can_commit(
     info: PartitionInfo, options: dict[str, int], code: ErrorCode
 ) -> None:
     answer = resign(info, **options)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ from tests.support.coordinator_logs import MemoryLog
 from tests.support.counting_shard import on_loop, put, runtime_on
 
 
-def test_operations_see_each_other_and_those_that_come_together_share_one_batch() -> None:
+def test_operations_of_one_turn_see_each_other_and_share_one_batch() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -46,7 +46,7 @@ def test_a_reply_waits_until_its_records_are_committed() -> None:
     on_loop(scenario)
 
 
-def test_a_reader_waits_for_what_it_has_seen() -> None:
+def test_a_read_waits_until_the_state_it_saw_is_committed() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log)
@@ -61,7 +61,7 @@ def test_a_reader_waits_for_what_it_has_seen() -> None:
     on_loop(scenario)
 
 
-def test_an_answer_to_others_leaves_with_the_commit_too() -> None:
+def test_answers_to_waiting_callers_wait_for_the_commit() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log)
@@ -75,7 +75,7 @@ def test_an_answer_to_others_leaves_with_the_commit_too() -> None:
     on_loop(scenario)
 
 
-def test_what_follows_a_commit_happens_after_it() -> None:
+def test_a_continuation_runs_after_the_commit() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -91,7 +91,7 @@ def test_what_follows_a_commit_happens_after_it() -> None:
     on_loop(scenario)
 
 
-def test_a_restart_finds_what_was_committed_and_answers_loading_meanwhile() -> None:
+def test_a_restart_loads_committed_records_and_answers_load_in_progress_meanwhile() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -128,7 +128,7 @@ def test_transactional_records_wait_for_their_marker() -> None:
     on_loop(scenario)
 
 
-def test_timers_fire_once_move_and_can_be_cancelled() -> None:
+def test_timers_fire_once_and_can_be_moved_and_cancelled() -> None:
     async def scenario() -> None:
         runtime = runtime_on(MemoryLog())
         fired: list[str] = []
@@ -176,7 +176,7 @@ def test_shards_follow_leadership() -> None:
     on_loop(scenario)
 
 
-def test_a_log_written_with_a_codec_is_read_back_whatever_the_codec_is_now() -> None:
+def test_a_compressed_log_is_read_after_the_codec_setting_changed() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         for codec in Codec:

@@ -14,7 +14,7 @@ from tests.support.coordinator_logs import MemoryLog
 from tests.support.counting_shard import Counters, on_loop, put, runtime_on
 
 
-def test_losing_leadership_tells_everyone_who_waits() -> None:
+def test_losing_leadership_answers_all_waiting_callers() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log)
@@ -60,7 +60,7 @@ def test_a_failed_write_changes_nothing(gathers: bool) -> None:
     on_loop(scenario)
 
 
-def test_a_failed_write_of_what_lives_in_memory_builds_the_memory_anew() -> None:
+def test_a_failed_write_of_a_group_in_memory_reloads_the_shard() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -80,7 +80,7 @@ def test_a_failed_write_of_what_lives_in_memory_builds_the_memory_anew() -> None
     on_loop(scenario)
 
 
-def test_a_log_that_takes_no_writes_refuses_before_anything_is_decided() -> None:
+def test_a_log_that_rejects_writes_refuses_before_the_operation_runs() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -93,7 +93,7 @@ def test_a_log_that_takes_no_writes_refuses_before_anything_is_decided() -> None
     on_loop(scenario)
 
 
-def test_records_that_fit_in_no_batch_are_refused_whole() -> None:
+def test_records_too_large_for_one_batch_are_all_refused() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         log.max_batch_bytes = 200
@@ -121,7 +121,7 @@ def test_records_that_fit_in_no_batch_are_refused_whole() -> None:
     on_loop(scenario)
 
 
-def test_an_uncommitted_write_times_out_with_an_error_that_clients_retry() -> None:
+def test_an_uncommitted_write_times_out_with_a_retriable_error() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log, write_timeout_ms=20)
@@ -132,7 +132,7 @@ def test_an_uncommitted_write_times_out_with_an_error_that_clients_retry() -> No
     on_loop(scenario)
 
 
-def test_all_who_wait_for_a_commit_that_does_not_come_are_told_in_time() -> None:
+def test_all_waiting_callers_time_out_when_the_commit_does_not_come() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log, write_timeout_ms=500)
@@ -149,7 +149,7 @@ def test_all_who_wait_for_a_commit_that_does_not_come_are_told_in_time() -> None
     on_loop(scenario)
 
 
-def test_a_leader_that_is_replaced_tells_all_who_wait_at_once() -> None:
+def test_a_replaced_leader_answers_all_waiting_callers_at_once() -> None:
     async def scenario() -> None:
         log = MemoryLog(commits_at_once=False)
         runtime = runtime_on(log)
@@ -162,7 +162,7 @@ def test_a_leader_that_is_replaced_tells_all_who_wait_at_once() -> None:
     on_loop(scenario)
 
 
-def test_a_timer_whose_records_are_refused_fires_again_until_they_are_written() -> None:
+def test_a_timer_fires_again_until_its_records_are_written() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -192,7 +192,7 @@ def test_a_timer_whose_records_are_refused_fires_again_until_they_are_written() 
     on_loop(scenario)
 
 
-def test_a_sign_of_life_counts_while_the_log_takes_no_writes() -> None:
+def test_a_heartbeat_counts_while_the_log_rejects_writes() -> None:
     async def scenario() -> None:
         log = MemoryLog()
         runtime = runtime_on(log)
@@ -207,7 +207,7 @@ def test_a_sign_of_life_counts_while_the_log_takes_no_writes() -> None:
 
 
 @pytest.mark.parametrize("gathers", [False, True])
-def test_records_that_need_not_stand_together_are_written_in_several_batches(gathers: bool) -> None:
+def test_non_atomic_records_are_written_in_several_batches(gathers: bool) -> None:
     async def scenario() -> None:
         log = MemoryLog()
         log.max_batch_bytes = 1_000

@@ -53,7 +53,7 @@ class Stored:
 
 
 @pytest.mark.parametrize(("stored", "begins_at"), [(NOT_STARTED, 0), (5, 5)])
-def test_a_queue_begins_by_what_its_group_was_told_last_even_on_another_broker(stored: int, begins_at: int) -> None:
+def test_the_start_offset_uses_the_newest_group_settings(stored: int, begins_at: int) -> None:
     """Alter the group on one broker, fetch from another: the image there may not have the change yet."""
     known = [ShareSettings(auto_offset_reset="latest")]
 
@@ -100,7 +100,7 @@ class States:
         self.begun[key.partition] = (state_epoch, start_offset)
 
 
-def test_queues_that_could_not_begin_are_tried_again_and_those_that_are_there_stay() -> None:
+def test_failed_initialisations_are_retried_and_existing_share_partitions_stay() -> None:
     async def play() -> None:
         group, states = Group(), States()
         beginning = ShareInitializer(cast("GroupCoordinator", group), cast("Persister", states))

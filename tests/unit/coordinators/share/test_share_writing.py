@@ -54,7 +54,7 @@ def share_partition_of_ten() -> SharePartition:
     return core
 
 
-def test_what_comes_while_a_write_is_on_its_way_is_written_together() -> None:
+def test_changes_during_a_write_share_the_next_write() -> None:
     async def play() -> None:
         core, coordinator = share_partition_of_ten(), Coordinator()
         outbox = Outbox("q", core, coordinator.write, lambda: 0)
@@ -73,7 +73,7 @@ def test_what_comes_while_a_write_is_on_its_way_is_written_together() -> None:
     asyncio.run(play())
 
 
-def test_what_cannot_be_written_was_not_said() -> None:
+def test_a_failed_write_reverts_the_acknowledgement() -> None:
     async def play() -> None:
         core, coordinator = share_partition_of_ten(), Coordinator()
         outbox = Outbox("q", core, coordinator.write, lambda: 0)
@@ -114,7 +114,7 @@ class Moving:
         ([ErrorCode.coordinator_not_available] * 99, 4, ErrorCode.coordinator_not_available),
     ],
 )
-def test_a_coordinator_that_moves_is_looked_for_again(
+def test_the_persister_finds_a_moved_coordinator(
     refusals: list[ErrorCode], writes: int, told: ErrorCode | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(persister_module, "_PAUSE_SECONDS", 0.01)

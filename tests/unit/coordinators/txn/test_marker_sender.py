@@ -87,7 +87,7 @@ def test_partitions_led_here_are_written_before_begin_returns() -> None:
     asyncio.run(scenario())
 
 
-def test_the_others_are_sent_to_their_leaders_and_completion_follows() -> None:
+def test_markers_of_other_partitions_are_sent_to_their_leaders_before_completion() -> None:
     async def scenario() -> None:
         world = World([1, 2])
         assert not world.sender.begin(prepared(HERE, THERE))
@@ -113,7 +113,7 @@ def test_a_marker_follows_its_partition_to_a_new_leader() -> None:
     asyncio.run(scenario())
 
 
-def test_a_deleted_topic_and_a_partition_that_is_past_it_need_no_marker() -> None:
+def test_a_deleted_topic_and_a_partition_with_a_newer_epoch_need_no_marker() -> None:
     async def scenario() -> None:
         world = World([1, 2])
         assert world.sender.begin(prepared(TopicPartition("deleted", 0)))
@@ -134,7 +134,7 @@ def test_a_fenced_coordinator_stops_without_completing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_shard_that_is_given_up_leaves_its_markers_to_the_next_coordinator() -> None:
+def test_an_unloaded_shard_leaves_its_markers_to_the_next_coordinator() -> None:
     async def scenario() -> None:
         world = World([1, 2])
         world.failures = [NotLeader("gone")] * 1_000
@@ -149,7 +149,7 @@ def test_a_shard_that_is_given_up_leaves_its_markers_to_the_next_coordinator() -
     asyncio.run(scenario())
 
 
-def test_an_end_in_between_makes_a_verification_worthless() -> None:
+def test_a_marker_during_a_verification_makes_it_invalid() -> None:
     guards = VerificationGuards()
     first, other = guards.take(HERE, 7, 3), guards.take(HERE, 8, 3)
     guards.transaction_ended(HERE, 7, 3)
@@ -159,7 +159,7 @@ def test_an_end_in_between_makes_a_verification_worthless() -> None:
     assert guards.give_back(HERE, 7, fresh)
 
 
-def test_the_marker_of_the_transaction_before_does_not_touch_the_next_one() -> None:
+def test_a_marker_of_the_previous_transaction_does_not_invalidate_the_next() -> None:
     guards = VerificationGuards()
     of_the_next = guards.take(HERE, 7, ended_by_epoch=4)
     guards.transaction_ended(HERE, 7, 3)

@@ -27,7 +27,7 @@ class Controller:
         return block
 
 
-def test_ids_are_unique_over_many_blocks_and_many_takers() -> None:
+def test_ids_are_unique_over_many_blocks_and_many_callers() -> None:
     async def scenario() -> list[int]:
         ids = ProducerIds(Controller().allocate)
         return list(await asyncio.gather(*(ids.take() for _ in range(95))))
@@ -36,7 +36,7 @@ def test_ids_are_unique_over_many_blocks_and_many_takers() -> None:
     assert len(set(taken)) == 95
 
 
-def test_the_next_block_is_there_before_the_present_one_ends() -> None:
+def test_the_next_block_is_fetched_before_the_current_one_is_used_up() -> None:
     async def scenario() -> None:
         controller = Controller()
         ids = ProducerIds(controller.allocate)
@@ -48,7 +48,7 @@ def test_the_next_block_is_there_before_the_present_one_ends() -> None:
     asyncio.run(scenario())
 
 
-def test_a_controller_that_gives_nothing_makes_clients_try_again() -> None:
+def test_without_a_block_from_the_controller_clients_get_a_retriable_error() -> None:
     async def scenario() -> None:
         controller = Controller()
         controller.failures = 1

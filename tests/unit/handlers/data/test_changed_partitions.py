@@ -19,7 +19,7 @@ def watching(*keys: tuple[str, int]) -> tuple[ChangedPartitions, dict[tuple[str,
     return news, places
 
 
-def test_only_what_moved_is_looked_at() -> None:
+def test_only_changed_partitions_are_checked() -> None:
     news, places = watching(*ALL)
     assert news.take(ALL, 1) == []
     places[B].grew(100)
@@ -31,7 +31,7 @@ def test_only_what_moved_is_looked_at() -> None:
     assert news.take(ALL, 4) == [C, A, B]
 
 
-def test_what_is_not_quiet_is_looked_at_again_in_the_order_it_was_put_back() -> None:
+def test_partitions_with_news_are_checked_again_in_order() -> None:
     news, places = watching(*ALL)
     places[A].grew(1)
     places[B].grew(1)
@@ -41,14 +41,14 @@ def test_what_is_not_quiet_is_looked_at_again_in_the_order_it_was_put_back() -> 
     assert news.take(ALL, 2) == [B, A]
 
 
-def test_everything_is_looked_at_now_and_then() -> None:
+def test_all_partitions_are_checked_periodically() -> None:
     news, _ = watching(*ALL)
     assert news.take(ALL, 1999) == []
     assert news.take(ALL, 2000) == list(ALL)
     assert news.take(ALL, 2001) == []
 
 
-def test_a_look_after_a_wait_is_not_the_one_at_everything() -> None:
+def test_a_check_after_a_wait_is_not_the_periodic_one() -> None:
     """It says nothing of what the follower holds. Followers wait nearly all the time, so the look at everything would
     hardly ever fall on their asking, and nobody would see that one is back."""
     news, places = watching(*ALL)
@@ -58,7 +58,7 @@ def test_a_look_after_a_wait_is_not_the_one_at_everything() -> None:
     assert news.take(ALL, 2501) == list(ALL), "the follower asks again"
 
 
-def test_a_wait_ends_with_enough_bytes_or_a_change_of_hands() -> None:
+def test_a_wait_ends_with_enough_bytes_or_a_change_of_leader() -> None:
     news, places = watching(*ALL)
     woken: list[str] = []
     news.wait(100, lambda: woken.append("bytes"))
@@ -79,7 +79,7 @@ def test_a_wait_ends_with_enough_bytes_or_a_change_of_hands() -> None:
     assert woken == ["bytes", "hands"]
 
 
-def test_a_session_that_nobody_uses_costs_its_partitions_nothing() -> None:
+def test_an_unused_session_removes_its_watches() -> None:
     news, places = watching(A)
     places[A].grew(1)
     assert places[A].waiting
@@ -92,7 +92,7 @@ def test_a_session_that_nobody_uses_costs_its_partitions_nothing() -> None:
     assert news.take([A], 2) == [A]
 
 
-def test_a_partition_that_is_made_anew_is_watched_at_its_new_place() -> None:
+def test_a_recreated_partition_is_watched_again() -> None:
     news, places = watching(A)
     again = ReaderSet()
     news.watch(A, again)
@@ -101,7 +101,7 @@ def test_a_partition_that_is_made_anew_is_watched_at_its_new_place() -> None:
     assert news.take([A], 1) == [A]
 
 
-def test_what_is_forgotten_or_closed_is_left() -> None:
+def test_removed_and_closed_partitions_are_not_watched() -> None:
     news, places = watching(*ALL)
     places[A].grew(1)
     news.forgotten(A)

@@ -54,7 +54,7 @@ def offsets(wanted: dict[Any, SessionPartition]) -> dict[int, int]:
     return {one.index: one.offset for one in wanted.values()}
 
 
-def test_a_session_remembers_what_is_not_named_again() -> None:
+def test_a_session_keeps_partitions_that_are_not_sent_again() -> None:
     sessions = FetchSessions()
     wanted, session, only_changes = sessions.open(request(partitions={0: 5, 1: 7}), VERSION, False, 0)
     assert session is not None
@@ -68,7 +68,7 @@ def test_a_session_remembers_what_is_not_named_again() -> None:
     assert offsets(wanted) == {1: 9, 2: 1}
 
 
-def test_a_wrong_epoch_and_an_unknown_session_are_told_apart() -> None:
+def test_a_wrong_epoch_and_an_unknown_session_have_different_errors() -> None:
     sessions = FetchSessions()
     _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
     assert session is not None
@@ -83,7 +83,7 @@ def test_a_wrong_epoch_and_an_unknown_session_are_told_apart() -> None:
     assert refused.value.code is ErrorCode.fetch_session_topic_id_error
 
 
-def test_ending_a_session_answers_everything_and_forgets_it() -> None:
+def test_ending_a_session_sends_a_full_answer() -> None:
     sessions = FetchSessions()
     _, session, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
     assert session is not None
@@ -100,7 +100,7 @@ def test_a_session_without_partitions_ends() -> None:
     assert (wanted, none, len(sessions)) == ({}, None, 0)
 
 
-def test_only_changes_are_told_and_an_error_is_told_again_when_it_is_over() -> None:
+def test_only_changes_are_sent_and_the_answer_after_an_error() -> None:
     _, session, _ = FetchSessions().open(request(partitions={0: 0}), VERSION, False, 0)
     assert session is not None
     (wanted,) = session.wanted.values()
@@ -121,7 +121,7 @@ def test_only_changes_are_told_and_an_error_is_told_again_when_it_is_over() -> N
     assert wanted.tell(FetchedPartition(0, 0, 12, 12, 3)), "what came before a change of leaders was thrown away"
 
 
-def test_those_that_were_served_come_last_next_time() -> None:
+def test_partitions_with_records_come_last_in_the_next_fetch() -> None:
     sessions = FetchSessions()
     _, session, _ = sessions.open(request(partitions={0: 0, 1: 0, 2: 0}), VERSION, False, 0)
     assert session is not None
@@ -129,7 +129,7 @@ def test_those_that_were_served_come_last_next_time() -> None:
     assert [one.index for one in session.wanted.values()] == [1, 2, 0]
 
 
-def test_a_full_cache_gives_up_the_silent_first_and_else_answers_without_a_session() -> None:
+def test_a_full_cache_evicts_unused_sessions_or_answers_without_one() -> None:
     sessions = FetchSessions(slots=2, eviction_ms=100)
     _, first, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 0)
     _, second, _ = sessions.open(request(partitions={0: 0}), VERSION, False, 90)
@@ -143,7 +143,7 @@ def test_a_full_cache_gives_up_the_silent_first_and_else_answers_without_a_sessi
         sessions.open(request(first.id, 1), VERSION, False, 150)
 
 
-def test_a_follower_goes_before_consumers() -> None:
+def test_followers_evict_sessions_of_consumers() -> None:
     sessions = FetchSessions(slots=1, eviction_ms=1000)
     sessions.open(request(partitions={0: 0}), VERSION, False, 0)
     _, follower, _ = sessions.open(request(partitions={0: 0}), VERSION, True, 1)
@@ -157,7 +157,7 @@ def test_versions_before_sessions_have_none() -> None:
     assert (session, only_changes, offsets(wanted)) == (None, False, {0: 4})
 
 
-def test_followers_that_wait_are_answered_when_their_leader_leads_more() -> None:
+def test_waiting_followers_are_answered_when_their_leader_leads_more() -> None:
     sessions = FetchSessions()
     woken: list[str] = []
     for name, is_follower in (("follower", True), ("consumer", False)):

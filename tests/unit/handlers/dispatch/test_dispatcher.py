@@ -89,7 +89,7 @@ def test_an_answer_carries_the_correlation_id() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_who_takes_too_much_time_is_told_how_long_to_wait(version: int) -> None:
+def test_a_client_over_its_request_quota_gets_a_throttle_time(version: int) -> None:
     metering = Metering()
     entity: tuple[tuple[str, str | None], ...] = (("client-id", "me"),)
     metering.quotas.replace({entity: {"request_percentage": 0.000001}})
@@ -144,12 +144,12 @@ def test_a_pending_that_fails_is_answered_as_a_fault_and_counted_until_then() ->
     assert codec.read_response(12, 4, pending.answer[4:])[1].error_code is ErrorCode.rebalance_in_progress
 
 
-def test_an_api_that_cannot_say_its_fault_closes_the_connection() -> None:
+def test_a_fault_of_an_api_without_an_error_code_closes_the_connection() -> None:
     assert ask(dispatcher(OffsetForLeaderEpoch()), 23, 4, {"replica_id": -1, "topics": []}) is CLOSE
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(12, 5), (13, 0), (99, 0)])
-def test_what_is_not_served_closes_with_one_line_that_names_the_peer(
+def test_an_unserved_api_closes_with_one_log_line_that_names_the_peer(
     api_key: int, version: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = bytearray(codec.encode_request(12, 0, 1, "me", HEARTBEAT))
@@ -161,7 +161,7 @@ def test_what_is_not_served_closes_with_one_line_that_names_the_peer(
     assert "10.0.0.7:4711" in record.getMessage()
 
 
-def test_an_unknown_version_of_api_versions_is_refused_so_that_any_client_can_read_it() -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_v0() -> None:
     frame = bytearray(codec.encode_request(18, 0, 5, "me", {}))
     frame[6:8] = (99).to_bytes(2, "big")
     reply = dispatcher().serve(memoryview(frame)[4:], Peer())  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def test_an_unknown_version_of_api_versions_is_refused_so_that_any_client_can_re
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_cut_request_closes_the_connection(cut: int) -> None:
+def test_a_truncated_request_closes_the_connection(cut: int) -> None:
     frame = codec.encode_request(12, 4, 77, "me", HEARTBEAT)
     assert dispatcher(Heartbeat({"error_code": 0})).serve(memoryview(frame)[4:-cut], Peer()) is CLOSE  # type: ignore[arg-type]
 

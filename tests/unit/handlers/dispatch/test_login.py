@@ -219,7 +219,7 @@ def test_nothing_is_served_before_the_login(version: int) -> None:
     run(test)
 
 
-def test_a_failure_is_answered_after_the_delay_and_serves_nothing_that_was_sent_behind_it() -> None:
+def test_a_failure_is_answered_after_the_delay_and_later_requests_are_not_served() -> None:
     async def test() -> None:
         async with broker(delay_ms=300) as served:
             client = await Client.connect(served)
@@ -258,7 +258,7 @@ def test_cve_2022_34917_a_huge_length_before_the_login_is_closed_at_once(caplog:
     run(test)
 
 
-def test_a_client_that_leaves_during_the_delay_leaves_nothing_behind() -> None:
+def test_a_client_that_disconnects_during_the_delay_is_cleaned_up() -> None:
     async def test() -> None:
         async with broker(delay_ms=50) as served:
             client = await Client.connect(served)
@@ -309,7 +309,7 @@ def test_a_session_is_renewed_before_and_after_its_end() -> None:
     run(test)
 
 
-def test_re_authentication_as_somebody_else_ends_the_connection() -> None:
+def test_re_authentication_as_another_principal_closes_the_connection() -> None:
     async def test() -> None:
         async with broker(max_reauth_ms=60_000) as served:
             client = await Client.connect(served)
@@ -323,7 +323,7 @@ def test_re_authentication_as_somebody_else_ends_the_connection() -> None:
     run(test)
 
 
-def test_requests_during_re_authentication_end_the_connection() -> None:
+def test_requests_during_re_authentication_close_the_connection() -> None:
     async def test() -> None:
         async with broker(max_reauth_ms=60_000) as served:
             client = await Client.connect(served)
@@ -339,7 +339,7 @@ def test_requests_during_re_authentication_end_the_connection() -> None:
     run(test)
 
 
-def test_a_session_by_token_makes_no_tokens() -> None:
+def test_a_session_with_a_delegation_token_creates_no_tokens() -> None:
     async def test() -> None:
         async with broker() as served:
             client = await Client.connect(served)

@@ -115,12 +115,12 @@ def codes(answer: Any) -> set[int]:
     return found
 
 
-def test_every_api_of_the_table_is_asked_here() -> None:
+def test_every_request_of_brokers_is_tested_here() -> None:
     assert {key for key, _, _ in ASKED} == set(REPLICA_ONLY)
 
 
 @pytest.mark.parametrize(("api_key", "version", "body"), ASKED, ids=[f"{k}-v{v}" for k, v, _ in ASKED])
-def test_refused_where_clients_come_and_taken_where_brokers_do(
+def test_requests_of_brokers_are_accepted_only_on_the_inter_broker_listener(
     broker: RunningBroker, api_key: int, version: int, body: dict[str, Any]
 ) -> None:
     refused = codes(ask(broker, "CLIENTS", api_key, version, body))
@@ -132,7 +132,7 @@ def test_refused_where_clients_come_and_taken_where_brokers_do(
 @pytest.mark.parametrize(
     "body", [{**_FETCH, "replica_id": -1}, {**_FETCH, "replica_id": -2}], ids=["consumer", "debugger"]
 )
-def test_consumers_fetch_on_either(broker: RunningBroker, body: dict[str, Any]) -> None:
+def test_consumers_fetch_on_every_listener(broker: RunningBroker, body: dict[str, Any]) -> None:
     for listener in ("CLIENTS", "BROKERS"):
         assert codes(ask(broker, listener, 1, 13, body)) == {0}
 
@@ -143,7 +143,7 @@ def test_with_one_listener_for_all_nothing_is_refused(tmp_path: Path) -> None:
             assert int(REFUSED) not in codes(ask(shared, "PLAINTEXT", api_key, version, body))
 
 
-def test_a_follower_of_the_oldest_version_is_sent_away(broker: RunningBroker) -> None:
+def test_a_follower_with_the_oldest_fetch_version_is_refused(broker: RunningBroker) -> None:
     """Its answer has no place for the code: the connection ends."""
     where = broker.broker.listeners.advertised_for("CLIENTS")
 

@@ -29,7 +29,7 @@ DESCRIBE, LIST = 65, 66
 EMPTY = 0
 
 
-def test_loading_is_said_by_describe_for_each_id_and_by_list_for_all() -> None:
+def test_while_loading_describe_fails_for_each_id_and_list_as_a_whole() -> None:
     async def play() -> None:
         log = MemoryLog()
         known = TransactionLogValue(7, 0, 60_000, EMPTY, None, 1, 1)

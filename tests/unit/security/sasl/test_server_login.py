@@ -127,7 +127,7 @@ def test_a_wrong_password_is_answered_and_closed_after_the_delay() -> None:
     assert step.frame is None
 
 
-def test_a_reason_that_may_tell_of_users_is_not_shown() -> None:
+def test_an_internal_reason_is_not_shown_to_the_client() -> None:
     login, step = after(handshake("SLOW"), authenticate(b"hello"), authenticate(b"no"))
     step = login.concluded(Denied("user nobody does not exist"), NOW_MS)
     words = "Authentication failed during authentication due to invalid credentials with SASL mechanism SLOW"
@@ -169,7 +169,7 @@ def test_an_unknown_mechanism_is_answered_with_the_list(version: int) -> None:
         (handshake(), b""),
     ],
 )
-def test_what_is_no_login_is_closed_at_once(frames: tuple[bytes, ...]) -> None:
+def test_other_bytes_than_a_login_are_closed_at_once(frames: tuple[bytes, ...]) -> None:
     _, step = after(*frames)
     assert isinstance(step, Closed)
 
@@ -186,7 +186,7 @@ def test_a_bare_token_first_is_closed_after_the_delay() -> None:
     assert step.frame is None
 
 
-def test_nothing_is_taken_after_a_failure() -> None:
+def test_no_frame_is_accepted_after_a_failure() -> None:
     login, _ = after(handshake(), authenticate(WRONG))
     _, step = after(authenticate(RIGHT), login=login)
     assert isinstance(step, Closed)

@@ -90,7 +90,7 @@ def test_a_key_that_does_not_belong_to_the_certificate_is_refused(broker: Issued
         (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "the private key cannot be read"),
     ],
 )
-def test_what_is_no_store_is_named(tmp_path: Path, content: bytes, words: str) -> None:
+def test_an_invalid_store_is_named_in_the_error(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "store.pem"
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=words) as error:
@@ -98,7 +98,7 @@ def test_what_is_no_store_is_named(tmp_path: Path, content: bytes, words: str) -
     assert error.value.key == "ssl.keystore.location" and error.value.value == str(file)
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named_in_the_error() -> None:
     with pytest.raises(ConfigError, match=r"ssl\.keystore\.location='/nowhere': the file cannot be read: No such file"):
         load_key_material(replace(STORE, location="/nowhere"))
 

@@ -62,7 +62,7 @@ def test_the_first_rule_that_matches_the_whole_name_decides(rules: str, given: s
     assert principal_mapping(rules)(given) == principal
 
 
-def test_a_name_that_no_rule_takes_is_no_identity() -> None:
+def test_a_name_without_a_matching_rule_is_refused() -> None:
     with pytest.raises(NoRule, match=r"no rule of ssl\.principal\.mapping\.rules takes the name"):
         principal_mapping("RULE:^CN=(.*?),OU=x$/$1/")("CN=erin")
     for rules in ("RULE:^CN=/x/", ""):

@@ -66,7 +66,7 @@ def test_versions_and_suites_can_be_narrowed(authority: Authority) -> None:
         ({"ssl_principal_mapping_rules": "RULE:("}, r"ssl\.principal\.mapping\.rules"),
     ],
 )
-def test_settings_that_cannot_work_stop_the_start(authority: Authority, settings: dict[str, str], words: str) -> None:
+def test_invalid_settings_stop_the_start(authority: Authority, settings: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ListenerTls(security_of(authority.issue("broker"), **settings))
 
@@ -95,7 +95,7 @@ def test_a_renewed_certificate_is_taken_and_another_identity_is_not(authority: A
     assert tls.certificate not in (first, second)
 
 
-def test_a_new_key_that_does_not_fit_leaves_the_old_pair(authority: Authority) -> None:
+def test_a_new_key_that_does_not_match_keeps_the_old_pair(authority: Authority) -> None:
     broker = authority.issue("broker")
     security = security_of(broker)
     tls = ListenerTls(security)
@@ -109,7 +109,7 @@ def test_a_new_key_that_does_not_fit_leaves_the_old_pair(authority: Authority) -
     assert tls.certificate == kept
 
 
-def test_what_is_said_about_the_validity_of_a_certificate(authority: Authority) -> None:
+def test_warnings_about_the_validity_of_a_certificate(authority: Authority) -> None:
     now = datetime.datetime.now(datetime.UTC)
 
     def said(days: float, begins_in_days: float = -400) -> str | None:

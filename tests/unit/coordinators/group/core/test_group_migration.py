@@ -31,7 +31,7 @@ def rejoin(driver: GroupDriver, token: str, member: str, owned: tuple[int, ...],
     driver.join(token, member=member, protocols=(("range", data),))
 
 
-def test_a_classic_group_goes_over_and_back() -> None:
+def test_a_classic_group_is_upgraded_and_downgraded() -> None:
     driver = GroupDriver()
     classic = classic_member_with_everything(driver)
 
@@ -68,7 +68,7 @@ def test_a_classic_group_goes_over_and_back() -> None:
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
 
 
-def test_a_group_without_members_becomes_what_its_next_member_speaks() -> None:
+def test_an_empty_group_takes_the_protocol_of_its_next_member() -> None:
     driver = GroupDriver()
     member = classic_member_with_everything(driver)
     driver.apply(driver.shard.leave("g", [LeavingMember(member)], driver.now_ms))
@@ -81,7 +81,7 @@ def test_a_group_without_members_becomes_what_its_next_member_speaks() -> None:
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
 
 
-def test_a_policy_can_forbid_it_and_other_protocols_never_go_over() -> None:
+def test_a_policy_can_forbid_migration_and_other_protocols_never_migrate() -> None:
     driver = GroupDriver(GroupSettings(consumer_migration_policy="disabled"))
     classic_member_with_everything(driver)
     with pytest.raises(Refused) as refused:
@@ -111,7 +111,7 @@ def test_a_classic_member_joins_a_consumer_group_and_leaves_it() -> None:
     assert set(driver.shard.consumer_group("g").members) == {"n"}
 
 
-def test_a_classic_member_that_is_told_to_rejoin_and_does_not_is_put_out() -> None:
+def test_a_classic_member_that_does_not_rejoin_is_removed() -> None:
     driver = GroupDriver()
     classic = classic_member_with_everything(driver)
     driver.beat("n", 0)
@@ -138,7 +138,7 @@ def test_a_classic_member_that_joined_must_fetch_its_assignment() -> None:
 
 
 @pytest.mark.parametrize(("topics", "rebalances"), [(("orders",), False), (("orders", "more"), True)])
-def test_the_last_static_member_of_the_new_protocol_comes_back_as_a_classic_one(
+def test_the_last_static_member_of_the_new_protocol_returns_as_a_classic_one(
     topics: tuple[str, ...], rebalances: bool
 ) -> None:
     """The group goes back with it: with the target it had, or with a rebalance when that target is out of date."""
@@ -158,7 +158,7 @@ def test_the_last_static_member_of_the_new_protocol_comes_back_as_a_classic_one(
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
 
 
-def test_an_administrator_removes_the_last_member_of_the_new_protocol_and_the_group_goes_back() -> None:
+def test_removing_the_last_member_of_the_new_protocol_downgrades_the_group() -> None:
     driver = GroupDriver()
     classic_member_with_everything(driver)
     driver.beat("n", 0)
@@ -166,7 +166,7 @@ def test_an_administrator_removes_the_last_member_of_the_new_protocol_and_the_gr
     assert isinstance(driver.shard.groups["g"], ClassicGroup)
 
 
-def test_a_full_group_takes_no_newcomer_and_those_who_wait_in_it_go_on_waiting() -> None:
+def test_a_full_group_refuses_a_new_member_and_its_waiting_members_keep_waiting() -> None:
     driver = GroupDriver(GroupSettings(consumer_max_size=1))
     member = driver.join_twice("a")
     with pytest.raises(Refused) as refused:
@@ -176,7 +176,7 @@ def test_a_full_group_takes_no_newcomer_and_those_who_wait_in_it_go_on_waiting()
     assert driver.answers["a"].member_id == member and driver.answers["a"].error is ErrorCode.none
 
 
-def test_a_group_with_an_assignor_of_its_own_that_says_more_than_partitions_stays_classic() -> None:
+def test_a_group_with_user_data_of_a_custom_assignor_stays_classic() -> None:
     driver = GroupDriver()
     member = driver.join_twice("a")
     driver.advance(3_100)
@@ -187,7 +187,7 @@ def test_a_group_with_an_assignor_of_its_own_that_says_more_than_partitions_stay
     assert refused.value.code is ErrorCode.group_id_not_found
 
 
-def test_a_classic_member_is_not_sent_to_rejoin_before_there_is_a_target_to_rejoin_for() -> None:
+def test_a_classic_member_rejoins_only_after_a_new_target() -> None:
     driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=1_000))
     driver.beat("n", 0)
     driver.advance(1_000)
@@ -202,7 +202,7 @@ def test_a_classic_member_is_not_sent_to_rejoin_before_there_is_a_target_to_rejo
     assert driver.heartbeat("classic", generation) is ErrorCode.rebalance_in_progress
 
 
-def test_a_commit_that_was_on_the_way_lands_for_what_the_member_has_to_give_up() -> None:
+def test_a_commit_in_flight_is_accepted_for_partitions_to_revoke() -> None:
     """Of either protocol: until it says that it let go, nobody else reads the partition (KIP-1251)."""
     driver = GroupDriver()
     classic = classic_member_with_everything(driver)
@@ -226,7 +226,7 @@ def test_a_commit_that_was_on_the_way_lands_for_what_the_member_has_to_give_up()
     assert refused.value.code is ErrorCode.illegal_generation
 
 
-def test_a_classic_member_that_comes_back_to_an_empty_consumer_group_begins_anew() -> None:
+def test_a_classic_member_that_returns_to_an_empty_consumer_group_starts_again() -> None:
     driver = GroupDriver()
     driver.beat("n", 0)
     driver.beat("n", -1)
@@ -236,7 +236,7 @@ def test_a_classic_member_that_comes_back_to_an_empty_consumer_group_begins_anew
     assert "g" not in driver.shard.groups
 
 
-def test_a_static_member_changes_its_protocol_and_nobody_has_to_move() -> None:
+def test_a_static_member_changes_its_protocol_without_a_rebalance() -> None:
     """It reads what it read: the group goes over at the epoch that its generation was."""
     driver = GroupDriver()
     first = driver.join("a", instance_id="i")
@@ -249,7 +249,7 @@ def test_a_static_member_changes_its_protocol_and_nobody_has_to_move() -> None:
     assert (joined.epoch, joined.assignment) == (1, {ORDERS: frozenset(range(4))})
 
 
-def test_a_group_that_went_back_rebalances_also_when_its_coordinator_is_lost_before_it_could() -> None:
+def test_a_downgraded_group_rebalances_after_a_change_of_coordinator() -> None:
     """What the member that left had is given to the others by whoever coordinates the group next."""
     driver = GroupDriver()
     driver.beat("n", 0)
@@ -262,7 +262,7 @@ def test_a_group_that_went_back_rebalances_also_when_its_coordinator_is_lost_bef
 
 
 @pytest.mark.parametrize("policy", ["disabled", "upgrade", "downgrade", "bidirectional"])
-def test_a_policy_says_which_way_a_group_may_go(policy: str) -> None:
+def test_a_policy_sets_the_direction_of_migration(policy: str) -> None:
     driver = GroupDriver(GroupSettings(consumer_migration_policy=policy, consumer_assignment_interval_ms=0))
     classic_member_with_everything(driver)
     try:

@@ -64,7 +64,7 @@ def refusal(call: object) -> ErrorCode:
     return refused.value.code
 
 
-def test_a_record_is_with_one_member_at_a_time() -> None:
+def test_one_member_at_a_time_acquires_a_record() -> None:
     share_partition = SharePartition(0)
     assert take(share_partition, "a", (0, 9)) == [Acquired(0, 9, 1)]
     assert take(share_partition, "b", (0, 9)) == []
@@ -72,7 +72,7 @@ def test_a_record_is_with_one_member_at_a_time() -> None:
     assert take(share_partition, "b", (0, 9), (10, 14)) == [Acquired(10, 14, 1)]
 
 
-def test_what_is_accepted_is_done_with_and_the_start_moves_over_it() -> None:
+def test_the_start_offset_moves_over_accepted_records() -> None:
     share_partition = SharePartition(0)
     take(share_partition, "a", (0, 9))
     assert say(share_partition, "a", 5, 9, ACCEPT) == [StateBatch(5, 9, 2, 1)]
@@ -81,7 +81,7 @@ def test_what_is_accepted_is_done_with_and_the_start_moves_over_it() -> None:
     assert (share_partition.start_offset, share_partition.end_offset, len(share_partition.runs())) == (10, 9, 0)
 
 
-def test_what_is_released_goes_to_the_next_and_counts() -> None:
+def test_released_records_are_delivered_again_up_to_the_limit() -> None:
     share_partition = SharePartition(0, max_deliveries=3)
     for deliveries in (1, 2, 3):
         assert take(share_partition, "a", (0, 0)) == [Acquired(0, 0, deliveries)]
@@ -90,7 +90,7 @@ def test_what_is_released_goes_to_the_next_and_counts() -> None:
     assert share_partition.start_offset == 1
 
 
-def test_what_is_refused_is_never_handed_out_again() -> None:
+def test_rejected_records_are_never_delivered_again() -> None:
     share_partition = SharePartition(0)
     take(share_partition, "a", (0, 2))
     changes = say(share_partition, "a", 0, 2, ACCEPT, REJECT, GAP)
@@ -98,7 +98,7 @@ def test_what_is_refused_is_never_handed_out_again() -> None:
     assert share_partition.start_offset == 3
 
 
-def test_a_lock_that_is_over_gives_the_record_back_unless_it_was_renewed() -> None:
+def test_an_expired_lock_releases_the_record_unless_it_was_renewed() -> None:
     share_partition = SharePartition(0, lock_ms=1_000)
     take(share_partition, "a", (0, 3))
     assert share_partition.next_expiry_ms == 1_000
@@ -110,7 +110,7 @@ def test_a_lock_that_is_over_gives_the_record_back_unless_it_was_renewed() -> No
     say(share_partition, "a", 2, 3, ACCEPT)
 
 
-def test_a_member_that_goes_gives_everything_back() -> None:
+def test_a_leaving_member_releases_its_records() -> None:
     share_partition = SharePartition(0)
     take(share_partition, "a", (0, 4))
     take(share_partition, "b", (5, 9))
@@ -118,7 +118,7 @@ def test_a_member_that_goes_gives_everything_back() -> None:
     assert share_partition.next_fetch_offset == 0
 
 
-def test_a_change_counts_when_it_is_durable() -> None:
+def test_a_change_takes_effect_when_it_is_durable() -> None:
     share_partition = SharePartition(0, lock_ms=1_000)
     take(share_partition, "a", (0, 9))
     accepted = share_partition.acknowledge("a", ack(0, 4, ACCEPT), 0)
@@ -134,7 +134,7 @@ def test_a_change_counts_when_it_is_durable() -> None:
     assert (share_partition.start_offset, share_partition.next_fetch_offset) == (0, 5)
 
 
-def test_a_change_that_could_not_be_written_leaves_the_records_with_their_member() -> None:
+def test_after_a_failed_write_the_member_still_holds_the_records() -> None:
     share_partition = SharePartition(0, lock_ms=1_000, max_deliveries=2)
     take(share_partition, "a", (0, 9))
     changes = share_partition.acknowledge("a", [*ack(0, 4, ACCEPT), *ack(5, 9, RELEASE)], 0)
@@ -166,7 +166,7 @@ def test_wrong_acknowledgements_change_nothing() -> None:
     assert say(share_partition, "a", 0, 4, ACCEPT) == [], "a late word about what is done with"
 
 
-def test_acknowledgements_that_cannot_be_meant_are_refused_unseen() -> None:
+def test_invalid_acknowledgements_are_refused_without_reading_records() -> None:
     for wrong in (
         ack(3, 1, ACCEPT),
         ack(0, 4, ACCEPT, ACCEPT),
@@ -180,7 +180,7 @@ def test_acknowledgements_that_cannot_be_meant_are_refused_unseen() -> None:
     check([*ack(0, 2, ACCEPT), *ack(2, 4, ACCEPT)], renews=False)
 
 
-def test_only_so_many_records_are_out_at_once() -> None:
+def test_the_number_of_acquired_records_is_limited() -> None:
     share_partition = SharePartition(0, max_locks=10)
     assert take(share_partition, "a", (0, 7), (8, 12), (13, 99)) == [Acquired(0, 12, 1)], "the last batch is not torn"
     assert not share_partition.has_room
@@ -205,7 +205,7 @@ def test_a_strict_limit_is_kept_to_the_record() -> None:
     assert take(share_partition, "b", (0, 4), (5, 9), (10, 19), most=9, strict=True) == rest
 
 
-def test_what_was_handed_out_together_comes_again_together() -> None:
+def test_records_acquired_together_are_delivered_again_together() -> None:
     share_partition = SharePartition(0)
     assert take(share_partition, "a", (0, 4), (5, 9), (10, 19), most=6) == [Acquired(0, 9, 1)], "whole batches"
     assert take(share_partition, "a", (10, 19), (20, 24), (25, 29), size=5) == [
@@ -222,7 +222,7 @@ def test_what_was_handed_out_together_comes_again_together() -> None:
     ]
 
 
-def test_what_came_back_often_goes_out_in_ever_smaller_portions_and_alone_the_last_time() -> None:
+def test_often_released_records_are_delivered_in_smaller_portions_and_finally_alone() -> None:
     share_partition = SharePartition(0, max_deliveries=5)
     for deliveries in (1, 2, 3):
         assert take(share_partition, "a", (0, 7)) == [Acquired(0, 7, deliveries)]
@@ -238,7 +238,7 @@ def test_what_came_back_often_goes_out_in_ever_smaller_portions_and_alone_the_la
     assert share_partition.start_offset == 8, "the bad one is given up, the others were read"
 
 
-def test_offsets_that_the_log_no_longer_has_hold_nothing_up() -> None:
+def test_missing_offsets_do_not_block_the_start_offset() -> None:
     share_partition = SharePartition(0)
     assert take(share_partition, "a", (5, 9)) == [Acquired(5, 9, 1)], "0 to 4 were compacted away"
     say(share_partition, "a", 5, 9, ACCEPT)
@@ -260,7 +260,7 @@ def test_offsets_that_the_log_no_longer_has_hold_nothing_up() -> None:
     assert share_partition.start_offset == 38
 
 
-def test_aborted_records_are_nobodys() -> None:
+def test_aborted_records_are_never_delivered() -> None:
     share_partition = SharePartition(0)
     assert share_partition.archive(2, 4).batches == [StateBatch(2, 4, 4, 0)]
     assert take(share_partition, "a", (0, 1), (2, 4), (5, 9)) == [Acquired(0, 1, 1), Acquired(5, 9, 1)]
@@ -268,7 +268,7 @@ def test_aborted_records_are_nobodys() -> None:
     assert share_partition.start_offset == 10
 
 
-def test_a_new_leader_goes_on_from_what_was_written_down() -> None:
+def test_a_new_leader_continues_from_the_durable_state() -> None:
     old = SharePartition(0)
     take(old, "a", (0, 9))
     changes = old.acknowledge("a", [*ack(2, 3, ACCEPT), *ack(6, 6, RELEASE)], 0)
@@ -285,7 +285,7 @@ def test_a_new_leader_goes_on_from_what_was_written_down() -> None:
 # --- sessions and settings ---------------------------------------------------------------------------------------
 
 
-def test_sessions_advance_one_by_one() -> None:
+def test_session_epochs_advance_by_one() -> None:
     sessions = Sessions(limit=2)
     a, b = (KEY.topic_id, 0), (KEY.topic_id, 1)
     session = sessions.begin("g", "m", [a, b])
@@ -303,7 +303,7 @@ def test_sessions_advance_one_by_one() -> None:
     assert refusal(lambda: sessions.end("g", "o")) is ErrorCode.share_session_not_found
 
 
-def test_a_partition_without_news_is_told_once() -> None:
+def test_a_partition_without_news_is_in_one_answer() -> None:
     a, b = (KEY.topic_id, 0), (KEY.topic_id, 1)
     session = Sessions(limit=1).begin("g", "m", [a])
     session.add(a)
@@ -325,11 +325,11 @@ def test_a_partition_without_news_is_told_once() -> None:
         ("nonsense", StartingPoint.LATEST),
     ],
 )
-def test_where_a_new_queue_begins(text: str, expected: int) -> None:
+def test_start_offset_of_a_new_share_partition(text: str, expected: int) -> None:
     assert starting_point(text) == expected
 
 
-def test_runs_cut_join_and_replace() -> None:
+def test_runs_split_join_and_replace() -> None:
     runs = Runs()
     runs.put(Run(0, 9, RecordState.AVAILABLE))
     runs.put(Run(3, 5, RecordState.ARCHIVED))

@@ -49,7 +49,7 @@ def test_states_are_kept_through_updates_snapshots_and_a_change_of_coordinator()
     assert states.shard.first_needed_offset(len(states.log)) >= 6
 
 
-def test_old_leaders_and_old_beginnings_are_fenced() -> None:
+def test_old_leader_epochs_and_state_epochs_are_fenced() -> None:
     states = States()
     states.apply(states.shard.initialize(KEY, 0, -1, 0))
     states.apply(states.shard.write(KEY, 0, 3, 0, 0, [], 0))
@@ -66,7 +66,7 @@ def test_old_leaders_and_old_beginnings_are_fenced() -> None:
     assert found is not None and (found.state_epoch, found.start_offset) == (2, 100)
 
 
-def test_a_queue_that_nobody_began_is_refused_and_so_is_a_deleted_one() -> None:
+def test_uninitialised_and_deleted_share_partitions_are_refused() -> None:
     states = States()
 
     def check_refused() -> None:

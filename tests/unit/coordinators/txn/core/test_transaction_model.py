@@ -328,7 +328,7 @@ class ClassicTransactions(Transactions):
 
 
 @pytest.mark.parametrize("machine", [Transactions, ClassicTransactions])
-def test_of_each_transaction_all_or_nothing_is_visible(machine: type[Transactions]) -> None:
+def test_transactions_are_atomic_in_random_histories(machine: type[Transactions]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(

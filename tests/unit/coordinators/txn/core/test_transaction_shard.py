@@ -67,7 +67,7 @@ class Harness:
         return self.shard.transactions["t"].state
 
 
-def test_markers_are_asked_for_once_the_outcome_is_committed() -> None:
+def test_markers_are_sent_after_the_outcome_is_committed() -> None:
     harness = Harness()
     harness.open_transaction()
     result = harness.shard.end("t", 7, 0, True, 2, None, harness.now)
@@ -85,7 +85,7 @@ def test_a_transaction_whose_markers_are_written_at_once_is_complete_in_the_same
     assert harness.state is S.COMPLETE_ABORT
 
 
-def test_a_completion_that_could_not_be_written_is_tried_again() -> None:
+def test_a_failed_write_of_a_completion_is_retried() -> None:
     harness = Harness(at_once=True)
     harness.open_transaction()
     prepared = harness.shard.end("t", 7, 0, True, 2, None, harness.now)
@@ -101,7 +101,7 @@ def test_a_completion_that_could_not_be_written_is_tried_again() -> None:
     assert harness.state is S.COMPLETE_COMMIT and not harness.timers.get(("complete", "t"))
 
 
-def test_a_fleet_of_producers_that_died_is_aborted_in_portions_that_fit_in_a_batch(
+def test_timeouts_of_many_producers_are_written_in_several_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(shard_module, "_ABORT_BYTES_AT_ONCE", 300)
@@ -118,7 +118,7 @@ def test_a_fleet_of_producers_that_died_is_aborted_in_portions_that_fit_in_a_bat
     assert 1 < portions <= 20 and harness.timers["abort"].delay_ms == 10_000
 
 
-def test_an_outcome_that_may_still_be_lost_is_shown_to_nobody_until_it_is_committed() -> None:
+def test_markers_wait_until_an_uncertain_outcome_is_committed() -> None:
     harness = Harness()
     harness.open_transaction()
     harness.apply(harness.shard.end("t", 7, 0, True, 2, None, harness.now), ErrorCode.request_timed_out)
@@ -127,7 +127,7 @@ def test_an_outcome_that_may_still_be_lost_is_shown_to_nobody_until_it_is_commit
     assert [t.transactional_id for t in harness.markers.begun] == ["t"]
 
 
-def test_loading_resumes_what_a_crash_left_prepared_and_nothing_else() -> None:
+def test_loading_resumes_only_prepared_transactions() -> None:
     before = Harness()
     for name, pid in (("t", 7), ("open", 8)):
         before.open_transaction(name, pid)
@@ -154,7 +154,7 @@ def test_a_transaction_that_runs_too_long_is_aborted_and_its_producer_fenced() -
     assert refused.answer.error is ErrorCode.producer_fenced
 
 
-def test_an_id_that_nobody_used_for_a_week_is_forgotten() -> None:
+def test_a_transactional_id_expires_after_a_week_without_use() -> None:
     harness = Harness()
     harness.apply(harness.shard.init_producer_id("t", 60_000, None, 7, harness.now))
     harness.apply(harness.shard.loaded(harness.now))
@@ -165,13 +165,13 @@ def test_an_id_that_nobody_used_for_a_week_is_forgotten() -> None:
     assert refused.answer.error is ErrorCode.invalid_producer_id_mapping
 
 
-def test_a_shard_that_is_given_up_sends_no_more_markers() -> None:
+def test_an_unloaded_shard_sends_no_more_markers() -> None:
     harness = Harness()
     assert harness.shard.unloaded() == []
     assert harness.markers.forgotten == 1
 
 
-def test_completion_of_a_transaction_that_moved_on_changes_nothing() -> None:
+def test_completion_of_a_changed_transaction_changes_nothing() -> None:
     harness = Harness()
     harness.open_transaction()
     stale = harness.shard.transactions["t"]
@@ -199,7 +199,7 @@ def test_administrators_see_the_transactions_they_ask_for(wanted: ListFilter, fo
     assert wanted.unknown_states == (["Nonsense"] if "Nonsense" in wanted.state_labels else [])
 
 
-def test_a_record_gives_back_the_transaction_it_was_made_of() -> None:
+def test_a_transaction_survives_its_record() -> None:
     original = Transaction(
         "naïve",
         7,

@@ -65,7 +65,7 @@ def test_a_new_transactional_id_asks_for_a_producer_id_and_begins_at_epoch_0() -
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_a_new_producer_raises_the_epoch_and_forgets_the_last(state: TransactionState) -> None:
+def test_a_new_producer_raises_the_epoch_and_drops_the_last_epoch(state: TransactionState) -> None:
     decision = init(transaction(state, last_producer_epoch=4))
     assert decision.answer == Answer(ErrorCode.none, 70, 6)
     assert decision.after is not None
@@ -87,12 +87,12 @@ def test_a_fenced_producer_cannot_take_the_id_back() -> None:
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_a_producer_waits_while_the_transaction_before_is_being_ended(state: TransactionState) -> None:
+def test_a_producer_waits_while_the_previous_transaction_ends(state: TransactionState) -> None:
     assert init(transaction(state)) == Decision(Answer(ErrorCode.concurrent_transactions))
 
 
 @pytest.mark.parametrize(("version", "last"), [(2, 5), (1, -1)])
-def test_an_open_transaction_is_aborted_before_the_id_changes_hands(version: int, last: int) -> None:
+def test_an_open_transaction_is_aborted_before_a_new_producer_takes_over(version: int, last: int) -> None:
     decision = init(transaction(S.ONGOING), version=version)
     assert decision.answer.error is ErrorCode.concurrent_transactions
     after = decision.after
@@ -101,7 +101,7 @@ def test_an_open_transaction_is_aborted_before_the_id_changes_hands(version: int
     assert after.partitions == {A0}
 
 
-def test_the_last_usable_epoch_leads_to_a_new_producer_id() -> None:
+def test_after_the_last_usable_epoch_the_producer_gets_a_new_id() -> None:
     worn = transaction(epoch=MAX_EPOCH - 1)
     assert init(worn).needs_producer_id
     decision = init(worn, expected=(70, MAX_EPOCH - 1), fresh=71)
@@ -113,13 +113,13 @@ def test_the_last_usable_epoch_leads_to_a_new_producer_id() -> None:
     assert again.answer == Answer(ErrorCode.none, 71, 0)
 
 
-def test_a_producer_whose_last_epoch_was_fenced_away_by_a_timeout_gets_a_new_id() -> None:
+def test_a_producer_whose_last_epoch_was_fenced_by_a_timeout_gets_a_new_id() -> None:
     aborted = aborted_by_coordinator(transaction(S.ONGOING, epoch=MAX_EPOCH - 1), 2, NOW)
     assert aborted.producer_epoch == MAX_EPOCH
     assert init(completed(aborted, NOW), expected=(70, MAX_EPOCH - 1), fresh=71).answer == Answer(ErrorCode.none, 71, 0)
 
 
-def test_an_abort_by_the_coordinator_hands_over_a_new_id_when_epochs_ran_out() -> None:
+def test_an_abort_by_the_coordinator_switches_to_a_new_id_when_epochs_run_out() -> None:
     worn = transaction(S.ONGOING, epoch=MAX_EPOCH - 1)
     assert init(worn).needs_producer_id
     fenced = init(worn, fresh=71)
@@ -146,7 +146,7 @@ def test_the_first_partition_opens_a_transaction(state: TransactionState) -> Non
     assert (after.state, after.partitions, after.started_at_ms) == (S.ONGOING, {A0}, NOW)
 
 
-def test_more_partitions_join_and_known_ones_cost_nothing() -> None:
+def test_adding_a_known_partition_writes_nothing() -> None:
     ongoing = transaction(S.ONGOING)
     assert add_partitions(ongoing, 70, 5, [A0], client_version=0, now_ms=NOW) == Decision(Answer())
     after = add_partitions(ongoing, 70, 5, [A1], client_version=2, now_ms=NOW).after
@@ -165,13 +165,15 @@ def test_more_partitions_join_and_known_ones_cost_nothing() -> None:
         (transaction(S.PREPARE_ABORT), 70, 5, ErrorCode.concurrent_transactions),
     ],
 )
-def test_who_may_neither_add_nor_verify(current: Transaction | None, pid: int, epoch: int, error: ErrorCode) -> None:
+def test_wrong_producers_may_neither_add_nor_verify(
+    current: Transaction | None, pid: int, epoch: int, error: ErrorCode
+) -> None:
     decision = add_partitions(current, pid, epoch, [A0], client_version=0, now_ms=NOW)
     assert decision == Decision(Answer(error))
     assert verify_partitions(current, pid, epoch, [A0, A1]) == {A0: error, A1: error}
 
 
-def test_verification_tells_a_partition_of_the_transaction_from_another() -> None:
+def test_verification_accepts_only_partitions_of_the_transaction() -> None:
     outcome = verify_partitions(transaction(S.ONGOING), 70, 5, [A0, A1])
     assert outcome == {A0: ErrorCode.none, A1: ErrorCode.transaction_abortable}
 
@@ -197,13 +199,15 @@ def test_a_classic_end_keeps_the_epoch(commit: bool, state: TransactionState) ->
         (S.PREPARE_ABORT, ErrorCode.concurrent_transactions, ErrorCode.concurrent_transactions),
     ],
 )
-def test_a_classic_end_where_none_is_open(state: TransactionState, on_commit: ErrorCode, on_abort: ErrorCode) -> None:
+def test_a_classic_end_without_an_open_transaction(
+    state: TransactionState, on_commit: ErrorCode, on_abort: ErrorCode
+) -> None:
     assert end(transaction(state), True, 5, 0) == Decision(Answer(on_commit))
     assert end(transaction(state), False, 5, 0) == Decision(Answer(on_abort))
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_only_the_present_producer_may_end(version: int) -> None:
+def test_only_the_current_producer_may_end_a_transaction(version: int) -> None:
     ongoing = transaction(S.ONGOING)
     assert end(None, True, 5, version).answer.error is ErrorCode.invalid_producer_id_mapping
     assert end(ongoing, True, 5, version, pid=71).answer.error is ErrorCode.invalid_producer_id_mapping
@@ -217,7 +221,7 @@ FENCED, INVALID, NONE = ErrorCode.producer_fenced, ErrorCode.invalid_txn_state, 
 
 
 @pytest.mark.parametrize(("commit", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
-def test_a_version_2_end_raises_the_epoch_and_says_so(commit: bool, state: TransactionState) -> None:
+def test_a_version_2_end_raises_the_epoch_and_returns_it(commit: bool, state: TransactionState) -> None:
     decision = end(transaction(S.ONGOING), commit, 5, 2)
     assert decision.answer == Answer(NONE, 70, 6)
     after = decision.after
@@ -239,7 +243,7 @@ def test_a_version_2_end_raises_the_epoch_and_says_so(commit: bool, state: Trans
         (S.COMPLETE_COMMIT, True, False, INVALID),
     ],
 )
-def test_a_version_2_end_where_none_is_open(
+def test_a_version_2_end_without_an_open_transaction(
     state: TransactionState, commit: bool, repeated: bool, error: ErrorCode
 ) -> None:
     decision = end(transaction(state, client_version=2), commit, 4 if repeated else 5, 2)
@@ -248,7 +252,7 @@ def test_a_version_2_end_where_none_is_open(
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_until_a_transaction_is_complete_its_producer_is_told_to_wait_and_not_that_it_is_fenced(
+def test_until_completion_a_producer_gets_concurrent_transactions_and_is_not_fenced(
     state: TransactionState,
 ) -> None:
     """The answer to the end came before: the producer may abort, or write in, its next transaction at once."""
@@ -266,7 +270,7 @@ def test_until_a_transaction_is_complete_its_producer_is_told_to_wait_and_not_th
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
-def test_a_version_2_abort_of_nothing_raises_the_epoch(state: TransactionState) -> None:
+def test_a_version_2_abort_without_partitions_raises_the_epoch(state: TransactionState) -> None:
     decision = end(transaction(state), False, 5, 2)
     assert decision.answer == Answer(NONE, 70, 6)
     assert decision.after is not None
@@ -277,7 +281,7 @@ def test_a_version_2_abort_of_nothing_raises_the_epoch(state: TransactionState) 
     )
 
 
-def test_when_epochs_run_out_the_end_hands_over_a_new_producer_id() -> None:
+def test_when_epochs_run_out_the_end_returns_a_new_producer_id() -> None:
     worn = transaction(S.ONGOING, epoch=MAX_EPOCH - 1)
     assert end(worn, True, MAX_EPOCH - 1, 2).needs_producer_id
     decision = end(worn, True, MAX_EPOCH - 1, 2, fresh=71)
@@ -298,7 +302,7 @@ def test_when_epochs_run_out_the_end_hands_over_a_new_producer_id() -> None:
 @pytest.mark.parametrize(
     ("state", "expected"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
-def test_completion_lets_go_of_the_partitions(state: TransactionState, expected: TransactionState) -> None:
+def test_completion_clears_the_partitions(state: TransactionState, expected: TransactionState) -> None:
     done = completed(transaction(state), NOW)
     assert (done.state, done.partitions, done.producer_epoch) == (expected, frozenset(), 5)
 
@@ -318,7 +322,7 @@ def test_an_unused_id_expires_but_an_open_transaction_never() -> None:
     assert not has_expired(transaction(S.PREPARE_ABORT), 0, NOW)
 
 
-def test_an_illegal_step_is_a_bug_and_stops_the_broker() -> None:
+def test_an_illegal_transition_is_a_bug_and_raises() -> None:
     with pytest.raises(AssertionError):
         transaction(S.PREPARE_COMMIT).moved(S.ONGOING, NOW)
     with pytest.raises(AssertionError):

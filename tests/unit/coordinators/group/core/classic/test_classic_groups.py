@@ -40,7 +40,7 @@ def test_members_that_start_together_make_one_generation() -> None:
     assert len(replies[0].members) == 50 and all(not r.members for r in replies[1:])
 
 
-def test_the_first_rebalance_waits_longer_while_members_keep_coming_but_never_longer_than_a_rebalance_timeout() -> None:
+def test_each_new_member_extends_the_first_rebalance_up_to_the_rebalance_timeout() -> None:
     driver = GroupDriver()
     for i in range(5):
         driver.join_twice(i, rebalance_timeout_ms=7_000)
@@ -60,7 +60,7 @@ def test_the_first_rebalance_waits_longer_while_members_keep_coming_but_never_lo
         ([0, 400], 500, 800),
     ],
 )
-def test_the_first_generation_begins_when_kafkas_does(
+def test_the_first_generation_begins_at_the_same_time_as_in_kafka(
     come_at_ms: list[int], rebalance_timeout_ms: int, begins_at_ms: int
 ) -> None:
     """The moments are those that Apache Kafka 4.3 was seen to take, rounded to its delay."""
@@ -76,7 +76,7 @@ def test_the_first_generation_begins_when_kafkas_does(
     assert answered_ms == begins_at_ms
 
 
-def test_everyone_gets_the_assignment_that_the_leader_brings() -> None:
+def test_all_members_get_the_assignment_of_the_leader() -> None:
     driver = GroupDriver()
     stable_pair(driver)
     assert driver.answers["sa"].assignment == b"A"
@@ -91,7 +91,7 @@ def test_a_sync_after_the_assignment_gets_it_at_once() -> None:
     assert reply is not None and reply.assignment == b"B"
 
 
-def test_a_new_member_makes_everyone_rejoin() -> None:
+def test_a_new_member_makes_all_members_rejoin() -> None:
     driver = GroupDriver()
     leader, follower = stable_pair(driver)
     driver.join_twice("c")
@@ -152,7 +152,7 @@ def test_the_last_member_to_leave_leaves_an_empty_group() -> None:
     assert group(driver).state is ClassicState.EMPTY and group(driver).protocol_type == "consumer"
 
 
-def test_leaving_answers_for_every_member_that_was_named() -> None:
+def test_leave_group_answers_for_every_member_of_the_request() -> None:
     driver = GroupDriver()
     leader, _ = stable_pair(driver)
     left = driver.apply(
@@ -163,7 +163,7 @@ def test_leaving_answers_for_every_member_that_was_named() -> None:
     assert [m.error for m in unknown_group] == [ErrorCode.unknown_member_id]
 
 
-def test_a_client_that_asks_for_an_id_and_vanishes_leaves_nothing_behind() -> None:
+def test_a_client_that_disconnects_after_it_got_its_id_leaves_no_member() -> None:
     driver = GroupDriver()
     assert driver.join("x").error is ErrorCode.member_id_required
     assert len(group(driver).pending_members) == 1
@@ -171,7 +171,7 @@ def test_a_client_that_asks_for_an_id_and_vanishes_leaves_nothing_behind() -> No
     assert not group(driver).pending_members and group(driver).state is ClassicState.EMPTY
 
 
-def test_old_clients_are_let_in_at_once() -> None:
+def test_old_clients_join_without_requesting_a_member_id() -> None:
     driver = GroupDriver()
     assert driver.join("x", requires_known_member_id=False) is None
     driver.advance(3_100)
@@ -188,7 +188,7 @@ def test_the_protocol_with_the_most_votes_among_those_all_support_is_chosen() ->
     assert [m.metadata for m in driver.answers["a"].members] == [b"2", b"4", b"7"]
 
 
-def test_protocols_and_types_that_do_not_fit_are_refused() -> None:
+def test_incompatible_protocols_and_types_are_refused() -> None:
     driver = GroupDriver()
     stable_pair(driver)
     assert driver.join("x", protocols=(("other", b""),)).error is ErrorCode.inconsistent_group_protocol
@@ -197,7 +197,7 @@ def test_protocols_and_types_that_do_not_fit_are_refused() -> None:
     assert driver.join("w", group="new", protocol_type="").error is ErrorCode.inconsistent_group_protocol
 
 
-def test_other_protocol_types_are_carried_as_they_are() -> None:
+def test_other_protocol_types_are_opaque() -> None:
     driver = GroupDriver()
     member = driver.join_twice("w", protocol_type="connect", protocols=(("default", b"\0opaque"),))
     driver.advance(3_100)
@@ -259,7 +259,7 @@ def test_a_member_that_never_fetches_its_assignment_is_removed() -> None:
     assert driver.heartbeat(leader, 1) is ErrorCode.rebalance_in_progress
 
 
-def test_syncs_that_wait_are_told_when_the_generation_ends_under_them() -> None:
+def test_waiting_syncs_get_an_error_when_the_generation_ends() -> None:
     driver = GroupDriver()
     driver.join_twice("a")
     follower = driver.join_twice("b")
@@ -289,14 +289,14 @@ def test_another_broker_takes_over_a_stable_group() -> None:
     assert not group(driver).members, "sessions are watched again from the moment of loading"
 
 
-def test_those_who_wait_are_told_when_the_coordinator_moves() -> None:
+def test_waiting_members_get_not_coordinator_when_the_coordinator_moves() -> None:
     driver = GroupDriver()
     driver.join_twice("a")
     driver.reload()
     assert driver.answers["a"].error is ErrorCode.not_coordinator
 
 
-def test_a_session_lasts_exactly_as_long_as_was_agreed() -> None:
+def test_a_session_expires_exactly_after_its_timeout() -> None:
     driver = GroupDriver()
     leader, follower = stable_pair(driver)
     for _ in range(3):

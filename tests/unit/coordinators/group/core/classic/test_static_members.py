@@ -37,7 +37,7 @@ def test_a_static_member_that_restarts_takes_its_place_without_a_rebalance() -> 
     assert again.member_id in group(driver).members
 
 
-def test_a_static_leader_that_restarts_is_told_to_skip_assigning() -> None:
+def test_a_restarted_static_leader_gets_skip_assignment() -> None:
     driver = GroupDriver()
     static_pair(driver)
     again = driver.join("a2", instance_id="one")
@@ -48,7 +48,7 @@ def test_a_static_leader_that_restarts_is_told_to_skip_assigning() -> None:
     assert old_client.leader == again.member_id != old_client.member_id
 
 
-def test_a_static_member_that_is_away_keeps_its_place_through_a_rebalance() -> None:
+def test_an_absent_static_member_keeps_its_place_through_a_rebalance() -> None:
     driver = GroupDriver()
     leader, follower = static_pair(driver, rebalance_timeout_ms=5_000)
     driver.join_twice("c", rebalance_timeout_ms=5_000)
@@ -59,7 +59,7 @@ def test_a_static_member_that_is_away_keeps_its_place_through_a_rebalance() -> N
     assert follower in group(driver).members
 
 
-def test_a_static_member_with_another_protocol_makes_everyone_rejoin() -> None:
+def test_a_static_member_with_another_protocol_makes_all_members_rejoin() -> None:
     driver = GroupDriver()
     driver.join("a", instance_id="one", protocols=(("range", b"1"), ("sticky", b"2")))
     driver.advance(3_100)
@@ -80,7 +80,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     assert fenced[0].error is ErrorCode.fenced_instance_id and leader in group(driver).members
 
 
-def test_a_second_process_with_the_same_instance_id_fences_the_first_where_it_waits() -> None:
+def test_a_second_process_with_the_same_instance_id_fences_the_waiting_first() -> None:
     driver = GroupDriver()
     driver.join("a", instance_id="one")
     driver.join("a2", instance_id="one")
@@ -89,7 +89,7 @@ def test_a_second_process_with_the_same_instance_id_fences_the_first_where_it_wa
     assert driver.answers["a2"].generation == 1
 
 
-def test_a_static_member_that_restarts_while_it_waits_stays_in_as_long_as_it_waits() -> None:
+def test_a_static_member_that_restarts_during_a_join_stays_while_it_waits() -> None:
     driver = GroupDriver()
     leader, _ = stable_pair(driver)
     driver.join("s", instance_id="i")

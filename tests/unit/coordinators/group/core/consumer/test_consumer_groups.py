@@ -43,7 +43,7 @@ def test_the_first_member_gets_everything_in_one_answer() -> None:
     assert driver.beat("a", 2, owned=owns(0, 1, 2, 3)).assignment is None, "nothing new to tell"
 
 
-def test_a_second_member_gets_its_share_when_the_first_has_let_go() -> None:
+def test_a_second_member_gets_its_share_after_the_first_has_revoked() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     second = driver.beat("b", 0)
@@ -58,7 +58,7 @@ def test_a_second_member_gets_its_share_when_the_first_has_let_go() -> None:
     assert group(driver).state_name == "Stable"
 
 
-def test_a_target_is_made_again_only_after_the_interval() -> None:
+def test_a_new_target_is_computed_only_after_the_interval() -> None:
     driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=1_000))
     assert held(driver.beat("a", 0)) == {0, 1, 2, 3}, "the first target waits for nobody"
     second = driver.beat("b", 0)
@@ -79,7 +79,7 @@ def test_a_group_may_have_an_interval_of_its_own() -> None:
     assert driver.beat("b", 0).epoch == 3
 
 
-def test_nobody_gets_a_partition_while_another_may_still_read_it() -> None:
+def test_no_member_gets_a_partition_that_another_may_still_read() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
@@ -92,7 +92,7 @@ def test_nobody_gets_a_partition_while_another_may_still_read_it() -> None:
     assert group(driver).state_name == "Reconciling"
 
 
-def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     driver = GroupDriver()
     driver.beat("a", 0, rebalance_timeout_ms=20_000)
     driver.beat("b", 0)
@@ -108,7 +108,7 @@ def test_a_member_that_does_not_give_up_in_time_is_put_out() -> None:
     refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("a", 2))
 
 
-def test_a_member_that_falls_silent_is_put_out_and_its_share_goes_to_the_others() -> None:
+def test_an_expired_member_is_removed_and_its_partitions_are_reassigned() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.advance(40_000)
@@ -119,7 +119,7 @@ def test_a_member_that_falls_silent_is_put_out_and_its_share_goes_to_the_others(
     assert held(reply) == {0, 1, 2, 3}
 
 
-def test_leaving_hands_partitions_on_at_once() -> None:
+def test_partitions_of_a_leaving_member_are_reassigned_at_once() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
@@ -148,7 +148,7 @@ def test_stale_and_future_epochs_are_fenced() -> None:
     assert held(rejoined) == kept, "it gave everything up and joins again"
 
 
-def test_the_epoch_before_is_over_once_the_member_was_heard_with_the_new_one() -> None:
+def test_the_previous_epoch_ends_with_the_first_heartbeat_of_the_new_one() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
@@ -160,14 +160,14 @@ def test_the_epoch_before_is_over_once_the_member_was_heard_with_the_new_one() -
     refused_with(ErrorCode.fenced_member_epoch, lambda: driver.beat("b", 3, owned={}))
 
 
-def test_an_unknown_group_or_member_is_told_so() -> None:
+def test_an_unknown_group_or_member_gets_its_error() -> None:
     driver = GroupDriver()
     refused_with(ErrorCode.group_id_not_found, lambda: driver.beat("a", 4))
     driver.beat("a", 0)
     refused_with(ErrorCode.unknown_member_id, lambda: driver.beat("b", 2))
 
 
-def test_a_member_without_an_id_is_given_one() -> None:
+def test_a_member_without_an_id_gets_one() -> None:
     driver = GroupDriver()
     reply = driver.beat("", 0)
     assert reply.member_id and reply.member_id in group(driver).members
@@ -216,14 +216,14 @@ def test_a_topic_that_grows_is_noticed_at_the_next_heartbeat() -> None:
     assert driver.beat("a", 3).epoch == 3, "a topic that nobody reads changes nothing"
 
 
-def test_a_topic_that_comes_later_is_assigned_when_it_is_there() -> None:
+def test_a_topic_that_is_created_later_is_assigned() -> None:
     driver = GroupDriver(image=image_of(other=1))
     assert held(driver.beat("a", 0)) == set()
     driver.set_image(image_of(version=2, orders=2, other=1))
     assert held(driver.beat("a", 2)) == {0, 1}
 
 
-def test_a_changed_subscription_moves_the_group_on() -> None:
+def test_a_changed_subscription_raises_the_group_epoch() -> None:
     driver = GroupDriver(image=image_of(orders=2, other=2))
     driver.beat("a", 0)
     reply = driver.beat("a", 2, topic_names=("orders", "other"))
@@ -278,7 +278,7 @@ def test_a_full_group_refuses_more() -> None:
     refused_with(ErrorCode.group_max_size_reached, lambda: driver.beat("b", 0))
 
 
-def test_another_broker_takes_over_where_the_group_stands() -> None:
+def test_another_broker_takes_over_a_group() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
@@ -294,7 +294,7 @@ def test_another_broker_takes_over_where_the_group_stands() -> None:
 # --- static members ----------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_says_it_will_be_back_keeps_its_partitions() -> None:
+def test_a_static_member_that_leaves_temporarily_keeps_its_partitions() -> None:
     driver = GroupDriver()
     driver.beat("a1", 0, instance_id="one")
     driver.beat("b", 0)
@@ -308,7 +308,7 @@ def test_a_static_member_that_says_it_will_be_back_keeps_its_partitions() -> Non
     refused_with(ErrorCode.fenced_instance_id, lambda: driver.beat("a1", 3, instance_id="one"))
 
 
-def test_a_static_member_that_does_not_come_back_is_put_out() -> None:
+def test_a_static_member_that_does_not_return_is_removed() -> None:
     driver = GroupDriver()
     driver.beat("a1", 0, instance_id="one")
     driver.beat("a1", -2, instance_id="one")
@@ -316,7 +316,7 @@ def test_a_static_member_that_does_not_come_back_is_put_out() -> None:
     assert group(driver).is_empty
 
 
-def test_an_instance_id_in_use_is_not_given_away() -> None:
+def test_an_instance_id_in_use_is_refused() -> None:
     driver = GroupDriver()
     driver.beat("a1", 0, instance_id="one")
     refused_with(ErrorCode.unreleased_instance_id, lambda: driver.beat("a2", 0, instance_id="one"))

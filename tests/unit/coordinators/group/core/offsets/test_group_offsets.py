@@ -60,7 +60,7 @@ def refusal(call: object) -> ErrorCode:
     return refused.value.code
 
 
-def test_a_group_that_nobody_knows_has_committed_nothing_and_that_is_no_error() -> None:
+def test_an_unknown_group_has_no_offsets_and_no_error() -> None:
     driver = GroupDriver()
     assert driver.shard.offsets.fetch("g", [("orders", [0, 1])], require_stable=True) == {
         "orders": {0: NOT_COMMITTED, 1: NOT_COMMITTED}
@@ -77,7 +77,7 @@ def test_a_consumer_without_a_group_commits_and_finds_its_offset_after_a_restart
     assert (found.offset, found.metadata, found.leader_epoch, found.topic_id) == (42, "état", 5, topic_id("orders"))
 
 
-def test_only_members_of_the_running_generation_commit() -> None:
+def test_only_members_of_the_current_generation_commit() -> None:
     driver = GroupDriver()
     assert refusal(lambda: commit(driver, 1, member="m", generation=1)) is ErrorCode.group_id_not_found
     assert refusal(lambda: commit(driver, 1, member="m", generation=1, version=8)) is ErrorCode.illegal_generation
@@ -104,7 +104,7 @@ def test_metadata_may_be_4096_characters_and_no_more() -> None:
     assert committed(driver) == 1
 
 
-def test_a_transactional_offset_counts_when_its_transaction_commits() -> None:
+def test_a_transactional_offset_takes_effect_when_its_transaction_commits() -> None:
     driver = GroupDriver()
     commit(driver, 1)
     commit(driver, 5, producer=(7, 0))
@@ -141,7 +141,7 @@ def test_offsets_of_two_producers_are_unstable_until_both_have_ended() -> None:
     assert committed(driver, stable=True) == 6, "the later record counts, not the later marker"
 
 
-def test_a_deleted_offset_waits_for_no_transaction_any_more() -> None:
+def test_a_deleted_offset_is_not_pending() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     commit(driver, 5, producer=(7, 0))
@@ -153,7 +153,7 @@ def test_a_deleted_offset_waits_for_no_transaction_any_more() -> None:
     assert committed(driver) == -1
 
 
-def test_a_share_group_takes_no_offsets_of_transactions_either() -> None:
+def test_a_share_group_refuses_transactional_offsets() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.begin_share_partitions("g", {topic_id("orders"): ("orders", frozenset({0}))}))
     request = CommitRequest("g", "", None, -1, [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "")])])
@@ -161,7 +161,7 @@ def test_a_share_group_takes_no_offsets_of_transactions_either() -> None:
     assert code is ErrorCode.group_id_not_found and "g" not in driver.shard.groups
 
 
-def test_the_later_record_counts_whatever_the_order_of_markers() -> None:
+def test_the_later_record_wins_in_any_order_of_markers() -> None:
     driver = GroupDriver()
     commit(driver, 5, producer=(7, 0))
     commit(driver, 8)
@@ -192,7 +192,7 @@ def test_members_of_the_new_protocol_commit_with_their_epoch() -> None:
     driver.shard.offsets.fetch("g", None, require_stable=False, member_id="a", member_epoch=2)
 
 
-def test_a_commit_on_its_way_while_the_epoch_rises_is_taken_for_what_the_member_kept() -> None:
+def test_a_commit_in_flight_during_an_epoch_change_is_accepted_for_kept_partitions() -> None:
     driver = GroupDriver()
     driver.beat("a", 0)
     driver.beat("b", 0)
@@ -227,7 +227,7 @@ def test_offsets_of_other_protocols_cannot_be_deleted_while_members_are_there() 
     assert refusal(lambda: driver.shard.offsets.delete("g", [("orders", [0])])) is ErrorCode.non_empty_group
 
 
-def test_a_deleted_group_takes_its_offsets_along() -> None:
+def test_deleting_a_group_deletes_its_offsets() -> None:
     driver = GroupDriver()
     member = stable_member(driver)
     commit(driver, 1, member=member, generation=1)
@@ -242,7 +242,7 @@ def test_a_deleted_group_takes_its_offsets_along() -> None:
     assert committed(driver) == -1 and "g" not in driver.shard.groups
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
+def test_offsets_of_a_deleted_topic_are_deleted() -> None:
     driver = GroupDriver()
     commit(driver, 1)
     commit(driver, 2, topic="other")
@@ -288,7 +288,7 @@ def test_offsets_without_a_group_expire_seven_days_after_their_commit() -> None:
     assert committed(driver) == -1
 
 
-def test_a_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_reads() -> None:
+def test_an_active_group_loses_the_offsets_of_unsubscribed_topics() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     member = stable_member(driver)
@@ -301,7 +301,7 @@ def test_a_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_reads() -
     assert committed(driver) == 1 and committed(driver, "recent") == 2 and committed(driver, "other") == -1
 
 
-def test_a_consumer_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_reads() -> None:
+def test_an_active_consumer_group_loses_the_offsets_of_unsubscribed_topics() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     epoch = driver.beat("m", 0).epoch
@@ -312,7 +312,7 @@ def test_a_consumer_group_at_work_loses_the_offsets_of_topics_that_it_no_longer_
     assert committed(driver) == 1 and committed(driver, "other") == -1
 
 
-def test_a_group_of_another_protocol_keeps_all_its_offsets_while_it_works() -> None:
+def test_an_active_group_of_another_protocol_keeps_all_its_offsets() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     member = driver.join_twice("w", protocol_type="connect", protocols=(("default", b""),))
@@ -324,7 +324,7 @@ def test_a_group_of_another_protocol_keeps_all_its_offsets_while_it_works() -> N
     assert committed(driver) == 1
 
 
-def test_a_retention_that_an_old_client_names_is_kept() -> None:
+def test_the_retention_of_an_old_client_is_applied() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     commit(driver, 1, retention_ms=3_600_000, version=2)
@@ -336,7 +336,7 @@ def test_a_retention_that_an_old_client_names_is_kept() -> None:
 
 
 @pytest.mark.parametrize(("retention_ms", "kept"), [((1 << 63) - 1, True), (-2, False), (-(1 << 63), False)])
-def test_a_retention_beyond_all_time_is_kept_as_well_as_it_goes(retention_ms: int, kept: bool) -> None:
+def test_an_extreme_retention_does_not_overflow(retention_ms: int, kept: bool) -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     commit(driver, 1, retention_ms=retention_ms, version=2)
@@ -344,7 +344,7 @@ def test_a_retention_beyond_all_time_is_kept_as_well_as_it_goes(retention_ms: in
     assert committed(driver) == (1 if kept else -1)
 
 
-def test_what_a_transaction_may_still_change_does_not_expire() -> None:
+def test_pending_transactional_offsets_do_not_expire() -> None:
     driver = GroupDriver()
     driver.apply(driver.shard.loaded(driver.now_ms))
     commit(driver, 1)
@@ -356,7 +356,7 @@ def test_what_a_transaction_may_still_change_does_not_expire() -> None:
     assert committed(driver) == -1
 
 
-def test_a_transaction_whose_offsets_are_all_refused_makes_its_group_too() -> None:
+def test_a_transactional_commit_with_only_refused_offsets_creates_its_group() -> None:
     driver = GroupDriver()
     too_long = [TopicCommit("orders", None, [PartitionCommit(0, 1, -1, "x" * 5_000)])]
     request = CommitRequest("g", "", None, -1, too_long)

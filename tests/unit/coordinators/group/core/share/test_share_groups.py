@@ -70,7 +70,7 @@ def test_members_share_the_partitions_and_several_may_read_one() -> None:
     assert group(driver).state_name == "Stable"
 
 
-def test_a_target_is_made_again_only_after_the_interval() -> None:
+def test_a_new_target_is_computed_only_after_the_interval() -> None:
     driver = GroupDriver(GroupSettings(share_assignment_interval_ms=1_000))
     assert joined(driver, "a").assignment, "nobody reads yet, so nobody has to wait"
     assert beat(driver, "b", 0).assignment == {}, "in the group, not yet in the target"
@@ -80,7 +80,7 @@ def test_a_target_is_made_again_only_after_the_interval() -> None:
     assert beat(driver, "b", 3).assignment
 
 
-def test_a_member_that_falls_silent_or_leaves_makes_room() -> None:
+def test_an_expired_or_leaving_member_is_removed() -> None:
     driver = GroupDriver(image=image_of(orders=2))
     joined(driver, "a")
     driver.advance(30_000)
@@ -119,7 +119,7 @@ def test_topics_that_grow_and_subscriptions_that_change_are_followed() -> None:
     assert beat(driver, "a", 7, topic_names=("orders",)).assignment == {ORDERS: frozenset({0, 1, 2})}
 
 
-def test_a_member_gives_up_a_topic_at_once_although_the_interval_delays_the_next_target() -> None:
+def test_an_unsubscribed_topic_is_revoked_at_once_within_the_interval() -> None:
     driver = GroupDriver(GroupSettings(share_assignment_interval_ms=1_000), image=image_of(orders=1, other=1))
     joined(driver, "a", topic_names=("orders", "other"))
     kept = {topic_id("other"): frozenset({0})}
@@ -132,7 +132,7 @@ def test_a_member_gives_up_a_topic_at_once_although_the_interval_delays_the_next
     assert beat(driver, "a", 3).epoch == 5
 
 
-def test_a_queue_that_begins_while_others_are_read_raises_the_epoch_once() -> None:
+def test_a_newly_initialised_share_partition_raises_the_epoch_once() -> None:
     driver = GroupDriver(image=image_of(orders=2))
     beat(driver, "a", 0)
     driver.apply(driver.shard.share_partitions_begun("s", {ORDERS: ("orders", frozenset({1}))}))
@@ -156,7 +156,7 @@ def test_another_broker_takes_over() -> None:
     assert group(driver).is_empty
 
 
-def test_kinds_of_groups_keep_apart() -> None:
+def test_group_types_are_separate() -> None:
     driver = GroupDriver()
     beat(driver, "a", 0)
     assert refusal(lambda: driver.beat("m", 0, group="s")) is ErrorCode.group_id_not_found
@@ -183,7 +183,7 @@ def test_only_an_empty_group_is_administered() -> None:
     assert refusal(lambda: driver.shard.share_group("s")) is ErrorCode.group_id_not_found
 
 
-def test_queues_that_begin_or_go_are_noted_before_and_after() -> None:
+def test_initialisation_and_deletion_are_recorded_before_and_after() -> None:
     driver = GroupDriver(image=image_of(orders=2, other=1))
     other = topic_id("other")
     all_of_it = {ORDERS: ("orders", frozenset({0, 1}))}
@@ -272,7 +272,7 @@ A, B = uuid.UUID(int=1), uuid.UUID(int=2)
     counts=st.tuples(st.integers(1, 9), st.integers(1, 3)),
     alike=st.booleans(),
 )
-def test_every_partition_has_readers_and_every_member_something_to_read(
+def test_every_partition_has_readers_and_every_member_has_partitions(
     lives: list[dict[str, set[uuid.UUID]]], counts: tuple[int, int], alike: bool
 ) -> None:
     before: dict[str, Partitions] = {}
@@ -291,7 +291,7 @@ def test_every_partition_has_readers_and_every_member_something_to_read(
         before = found
 
 
-def test_members_that_stay_keep_what_they_read() -> None:
+def test_remaining_members_keep_their_partitions() -> None:
     both = {A: range(2), B: range(2)}
     alone = assign_simple({"a": frozenset((A, B))}, both, {})
     assert alone == {"a": {A: {0, 1}, B: {0, 1}}}
