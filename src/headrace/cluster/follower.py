@@ -24,7 +24,7 @@ from headrace.coordination.waiting import until
 logger = logging.getLogger(__name__)
 
 # Longest time between checks without a watch event. Shorter than any session timeout, and rare enough to cost little.
-_LONGEST_UNSEEN: Final = 2.0
+_CHECK_INTERVAL_S: Final = 2.0
 _PAUSE_AFTER_FAULT: Final = 0.2
 
 
@@ -66,7 +66,7 @@ class ImageFollower:
     async def _follow(self) -> None:
         # The embedded store cannot lose a watch, and periodic checks would only wake an idle machine.
         pause = (
-            None if math.isinf(self._store.session_timeout) else min(_LONGEST_UNSEEN, self._store.session_timeout / 4)
+            None if math.isinf(self._store.session_timeout) else min(_CHECK_INTERVAL_S, self._store.session_timeout / 4)
         )
         while True:
             self._hint.clear()

@@ -151,7 +151,7 @@ class Membership:
     async def _refuse_or_wait(self, node: Node, deadline: float, told: bool) -> None:
         """The id is in use. Raises Refused for a live broker; waits for the old session of this broker to end."""
         holder, _ = codecs.decode_registration(self.broker_id, node.data, node.created_id)
-        if (not told and await _is_another(holder, self._broker)) or time.monotonic() > deadline:
+        if (not told and await _is_other_live_broker(holder, self._broker)) or time.monotonic() > deadline:
             raise _taken(holder)
         if not told:
             logger.warning(
@@ -165,7 +165,7 @@ async def refuse_taken_id(store: Store, broker: BrokerInfo) -> None:
     node = await store.exists(paths.broker_id(broker.id))
     if node is not None:
         holder, _ = codecs.decode_registration(broker.id, node.data, node.created_id)
-        if await _is_another(holder, broker):
+        if await _is_other_live_broker(holder, broker):
             raise _taken(holder)
 
 
@@ -181,7 +181,7 @@ async def generated_broker_id(store: Store, above: int) -> int:
         return above + node.version + 1
 
 
-async def _is_another(holder: BrokerInfo, broker: BrokerInfo) -> bool:
+async def _is_other_live_broker(holder: BrokerInfo, broker: BrokerInfo) -> bool:
     """Whether the registration belongs to another live broker, and not to an earlier process of this broker."""
     first = holder.endpoints[0]
     return (first.host, first.port) not in {(e.host, e.port) for e in broker.endpoints} and await _answers(holder)

@@ -22,7 +22,7 @@ from headrace.config.unknown_keys import refuse_unknown_protection, unknown_key_
 
 # The values of Kafka's sample file for a single broker. It cannot have three replicas of its internal topics, and with
 # Kafka's default delay the first consumer of every new group waits three seconds for other members.
-_STANDING_ALONE = {
+_STANDALONE_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -54,7 +54,7 @@ class BrokerConfig(BrokerAttributes):
         self.originals: Mapping[str, str] = MappingProxyType(dict(originals))
         self.warnings: list[str] = []
         static = self._known(originals)
-        _fill_in(static)
+        _add_implied_values(static)
         self.static: Mapping[str, str] = MappingProxyType(static)
         self.static_of_listeners: Mapping[str, str] = MappingProxyType(self._of_listeners(originals))
         self.dynamic_of_listeners: Mapping[str, str] = MappingProxyType(
@@ -176,7 +176,7 @@ class BrokerConfig(BrokerAttributes):
         return key.default
 
 
-def _fill_in(static: dict[str, str]) -> None:
+def _add_implied_values(static: dict[str, str]) -> None:
     """Adds values that other keys imply, as if they were in the file."""
     if "broker.id" in static or "node.id" in static:
         by_id, by_node = static.get("broker.id"), static.get("node.id")
@@ -184,7 +184,7 @@ def _fill_in(static: dict[str, str]) -> None:
             raise ConfigError("node.id", by_node, f"must equal broker.id ({by_id}) where both are set")
         static["broker.id"] = static["node.id"] = by_id if by_id is not None else str(by_node)
     if not static.get("zookeeper.connect", "").strip():
-        for name, text in _STANDING_ALONE.items():
+        for name, text in _STANDALONE_DEFAULTS.items():
             static.setdefault(name, text)
 
 

@@ -99,7 +99,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
                 documentation=key.doc,
             )
         )
-    for found, source in _of_listeners(config):
+    for found, source in _listener_entries(config):
         if names is None or found.name in names:
             layer = config.dynamic_of_listeners if source is Source.DYNAMIC_BROKER else config.static_of_listeners
             shown = None if found.key.is_sensitive else layer[found.name]
@@ -118,7 +118,7 @@ def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) 
     return entries
 
 
-def _of_listeners(config: BrokerConfig) -> Iterator[tuple[ListenerKey, Source]]:
+def _listener_entries(config: BrokerConfig) -> Iterator[tuple[ListenerKey, Source]]:
     """The keys of single listeners, each with its source."""
     for found, _ in listener_keys(config.dynamic_of_listeners):
         yield found, Source.DYNAMIC_BROKER

@@ -19,7 +19,7 @@ from headrace.config.key import ConfigError
 from headrace.config.keys import BROKER_KEYS
 from headrace.config.listener_keys import LISTENER_PREFIX, MECHANISMS, without_listener
 
-_CLAIMS_PROTECTION: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "authorizer.", "delegation.token.", "password.encoder.")
+_SECURITY_PREFIXES: Final = ("ssl.", "sasl.", "zookeeper.ssl.", "authorizer.", "delegation.token.", "password.encoder.")
 _ELSEWHERE: Final = (
     (LISTENER_PREFIX, "a listener has no such setting of its own"),
     ("rsm.config.", "Headrace does not support tiered storage"),
@@ -43,12 +43,12 @@ def refuse_unknown_protection(name: str) -> None:
         way_out = f"listener.name.<listener>.{name}"
         raise ConfigError(name, None, f"has no effect without its listener: write {way_out}")
     # `listener.name.NAME.MECHANISM.sasl.jaas.config`: the mechanism is between the listener and the key.
-    if prefix and (first in MECHANISMS or behind in BROKER_KEYS or behind.startswith(_CLAIMS_PROTECTION)):
+    if prefix and (first in MECHANISMS or behind in BROKER_KEYS or behind.startswith(_SECURITY_PREFIXES)):
         prefix, rest = f"{prefix}{first}.", behind
     key = BROKER_KEYS.get(rest)
     if key is not None and key.effect.outcome is Outcome.REFUSED:
         raise ConfigError(name, None, f"{key.effect.why}; remove this key")
-    if not rest.startswith(_CLAIMS_PROTECTION):
+    if not rest.startswith(_SECURITY_PREFIXES):
         return
     if key is not None:
         raise ConfigError(name, None, f"has no effect for one listener; set {rest}, or correct the name before it")

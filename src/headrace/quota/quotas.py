@@ -186,18 +186,18 @@ class Quotas:
         """Records a connection from `address`. If the result is not 0, close the connection after that time."""
         if not self.limits_connections:
             return 0
-        wait = self._one_more(*self._all_connections, now_ms) if self._all_connections is not None else 0
+        wait = self._record_connection(*self._all_connections, now_ms) if self._all_connections is not None else 0
         if wait:
             return wait
         for entity in ip_candidates(address):
             values = self._connection.table.get(entity)
             if values is not None:
                 meter = self._connection.meter((address, None), SampledRate(self._samples, self._window_ms), now_ms)
-                return self._one_more(meter, values[CONNECTION_CREATION_RATE], now_ms)
+                return self._record_connection(meter, values[CONNECTION_CREATION_RATE], now_ms)
         return 0
 
     @staticmethod
-    def _one_more(meter: SampledRate, per_second: float, now_ms: int) -> int:
+    def _record_connection(meter: SampledRate, per_second: float, now_ms: int) -> int:
         """Records one connection. A refused connection does not count."""
         meter.record(1, now_ms)
         wait = meter.wait_ms(per_second, now_ms) if per_second > 0 else 1000

@@ -145,7 +145,9 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     source = memoryview(data)
     out = bytearray(_LZ4_HEADER)
     # As in Kafka, the default level selects the fast compressor and every other level the high compressor.
-    block_of = _fast_lz4_block if level in (None, _LZ4_DEFAULT_LEVEL) else partial(_tight_lz4_block, level=level)
+    block_of = (
+        _fast_lz4_block if level in (None, _LZ4_DEFAULT_LEVEL) else partial(_high_compression_lz4_block, level=level)
+    )
     for at in range(0, len(source), _LZ4_BLOCK_BYTES):
         plain = source[at : at + _LZ4_BLOCK_BYTES]
         block = block_of(plain)
@@ -163,7 +165,7 @@ def _fast_lz4_block(plain: memoryview) -> bytes:
     return bytes(cramjam.lz4.compress_block(plain, store_size=False))
 
 
-def _tight_lz4_block(plain: memoryview, level: int) -> bytes:
+def _high_compression_lz4_block(plain: memoryview, level: int) -> bytes:
     """The library accepts a level for whole frames only. This compresses a frame of one block and extracts the block,
     so that blocks stay independent, as Java requires.
     """

@@ -38,7 +38,7 @@ _SESSION_ERRORS: Final = frozenset(
     }
 )
 # Leadership changes settle within an image or two, so these errors are retried soon; others after the full back-off.
-_PASSING: Final = frozenset(
+_TEMPORARY_ERRORS: Final = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.unknown_leader_epoch,
@@ -48,11 +48,11 @@ _PASSING: Final = frozenset(
         ErrorCode.inconsistent_topic_id,
     }
 )
-_PASSING_PAUSE_S: Final = 0.05
+_TEMPORARY_ERROR_PAUSE_S: Final = 0.05
 _THROTTLED_PAUSE_S: Final = 0.1
 # A response may contain all partitions of a broker, each with a new epoch to store (0.6 ms). After this many the event
 # loop gets a turn, because it also renews leases and answers requests.
-_PARTITIONS_AT_A_STRETCH: Final = 64
+_PARTITIONS_PER_TURN: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class LeaderFetcher:
         self._not_before.pop(key, None)
         self._wanted.set()
         if self._waits and partition.leader_epoch > 0:
-            self._hurry()
+            self._restart_request()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name=f"fetch from broker {self.leader}")
 
@@ -119,7 +119,7 @@ class LeaderFetcher:
         self._not_before.pop(key, None)
         self._session.drop(key)
 
-    def _hurry(self) -> None:
+    def _restart_request(self) -> None:
         """Cancels the request in flight and sends a new one. Called when an existing partition has a new leader:
         producers wait until the follower fetches it, and the request in flight does not name it and may wait at the
         leader for `replica.fetch.wait.max.ms`."""
@@ -144,7 +144,7 @@ class LeaderFetcher:
 
     async def _run(self) -> None:
         while True:
-            pause = self._settle_positions()
+            pause = self._update_session()
             if not self._session.wanted:
                 self._wanted.clear()
                 try:
@@ -165,7 +165,7 @@ class LeaderFetcher:
                 logger.exception("following broker %d failed", self.leader)
                 await self._failed(None)
 
-    def _settle_positions(self) -> float | None:
+    def _update_session(self) -> float | None:
         """Updates the session. Returns how long to wait if nothing is due (None: until a partition is added).
 
         The cost depends on the changed positions only: hundreds of idle partitions must not slow down the busy one.
@@ -197,7 +197,7 @@ class LeaderFetcher:
         """`pause`: time until a throttled partition may be fetched again. The leader must answer by then."""
         channel = await self._connected()
         if self._moved:  # changed while connecting
-            pause = self._settle_positions()
+            pause = self._update_session()
         settings = self._settings
         limits = self._limits
         if pause is not None and pause * 1000 < limits.max_wait_ms:
@@ -230,19 +230,21 @@ class LeaderFetcher:
             if data.error_code == _OUT_OF_RANGE:
                 too_late.append(key)  # looked up afterwards, because the next response reuses the buffer
             else:
-                self._take(key, partition, data)
-            if at % _PARTITIONS_AT_A_STRETCH == 0:
+                self._process_partition(key, partition, data)
+            if at % _PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
         for key in too_late:
-            await self._find_start(key)
+            await self._start_over_at_leader_log_start(key)
 
-    def _take(self, key: PartitionKey, partition: Partition, data: AnsweredPartition) -> None:
+    def _process_partition(self, key: PartitionKey, partition: Partition, data: AnsweredPartition) -> None:
         """Processes the response for one partition, whose log end has not changed since the request."""
         if data.error_code:
             code = ErrorCode(data.error_code)
-            if code not in _PASSING:
+            if code not in _TEMPORARY_ERRORS:
                 logger.warning("%r: broker %d answers %s", partition, self.leader, code.name)
-            self._back_off(key, _PASSING_PAUSE_S if code in _PASSING else self._settings.backoff_ms / 1000)
+            self._back_off(
+                key, _TEMPORARY_ERROR_PAUSE_S if code in _TEMPORARY_ERRORS else self._settings.backoff_ms / 1000
+            )
             return
         if data.diverging is not None:
             self._cut(partition, EpochEnd(*data.diverging), data.log_start_offset)
@@ -270,7 +272,7 @@ class LeaderFetcher:
         elif after < before:
             logger.info("%r: cut from %d to %d to agree with broker %d", partition, before, after, self.leader)
 
-    async def _find_start(self, key: PartitionKey) -> None:
+    async def _start_over_at_leader_log_start(self, key: PartitionKey) -> None:
         """The leader has deleted the records after this log's end: starts over at the leader's log start."""
         partition = self.partitions.get(key)
         if partition is None:
@@ -281,7 +283,7 @@ class LeaderFetcher:
             self._own()[0], partition.topic, partition.index, epoch, self._settings.socket_timeout_ms / 1000
         )
         if code is not ErrorCode.none or partition.leader_epoch != epoch or key not in self.partitions:
-            self._back_off(key, _PASSING_PAUSE_S)
+            self._back_off(key, _TEMPORARY_ERROR_PAUSE_S)
             return
         end = partition.log_end_offset
         if start > end or partition.log_start_offset == end:
@@ -292,7 +294,7 @@ class LeaderFetcher:
         else:
             self._back_off(key, self._settings.backoff_ms / 1000)
 
-    # ---- trouble --------------------------------------------------------------------------------------------------
+    # ---- errors ---------------------------------------------------------------------------------------------------
 
     def _back_off(self, key: PartitionKey, seconds: float) -> None:
         self._session.drop(key)

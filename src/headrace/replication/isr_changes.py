@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _RETRY_PAUSE_S: Final = 0.1
 _TIMEOUT_S: Final = 10.0
 # The controller did not process the proposal: send the same one again.
-_NOT_LOOKED_AT: Final = frozenset(
+_NOT_PROCESSED: Final = frozenset(
     {
         ErrorCode.not_controller,
         ErrorCode.request_timed_out,
@@ -55,7 +55,7 @@ class ControllerIsrChanges:
         self._connection: ControllerConnection | None = None
         self._connected_to: tuple[str, int] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._trouble: str | None = None  # last logged reason why the controller is unreachable
+        self._last_logged_error: str | None = None  # last logged reason why the controller is unreachable
 
     def ask(self, partition: Partition, proposal: IsrProposal) -> None:
         self._pending[partition] = proposal
@@ -79,10 +79,10 @@ class ControllerIsrChanges:
                 continue
             try:
                 await self._ask_controller(asked)
-                self._trouble = None
+                self._last_logged_error = None
             except (Fault, OSError) as error:
-                if str(error) != self._trouble:  # repeated ten times a second until there is a new controller
-                    self._trouble = str(error)
+                if str(error) != self._last_logged_error:  # repeated ten times a second until there is a new controller
+                    self._last_logged_error = str(error)
                     logger.info("the controller could not be asked for in-sync sets: %s", error)
                 await self._disconnect()
             except Exception:  # the boundary of a round: a bug in one round must not end the task
@@ -135,7 +135,7 @@ class ControllerIsrChanges:
 
     def _take(self, partition: Partition, proposal: IsrProposal, data: Entity) -> None:
         code = data.error_code
-        if code in _NOT_LOOKED_AT:
+        if code in _NOT_PROCESSED:
             return
         if self._pending.get(partition) is proposal:
             del self._pending[partition]

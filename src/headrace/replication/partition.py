@@ -57,7 +57,7 @@ class Partition(Replica):
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader={self.leader_id}, epoch={self.leader_epoch})"
 
-    # ---- what everyone asks ---------------------------------------------------------------------------------------
+    # ---- checks ---------------------------------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
@@ -270,9 +270,7 @@ class Partition(Replica):
     # ---- role -----------------------------------------------------------------------------------------------------
 
     def update(self, info: PartitionInfo) -> bool:
-        """Applies the state from the image or from the controller's answer; ignores an older state. Returns True if
-        leader or leader epoch changed.
-        """
+        """Applies the state from the image or the controller, unless it is older. True if leader or epoch changed."""
         current = self.info
         if current is not None:
             if info.leader_epoch < current.leader_epoch:
@@ -294,9 +292,8 @@ class Partition(Replica):
 
     def _lead(self, info: PartitionInfo) -> None:
         log = self.log
-        # Assign the epoch before the first record: from now on older epochs end here for every follower that asks.
-        # It need not be written to the file: after a crash recovery finds epochs in the batches, and this broker would
-        # lead in a new epoch.
+        # Assign the epoch before the first record: older epochs now end here for every follower that asks. The file
+        # can wait: after a crash recovery finds epochs in the batches, and this broker would lead in a new epoch.
         log.leader_epochs.assign(info.leader_epoch, log.log_end_offset)
         now_ms = self.around.monotonic_ms()
         self.isr = InSyncReplicas(
@@ -323,9 +320,7 @@ class Partition(Replica):
         self._dismiss(ErrorCode.not_leader_or_follower)
 
     def step_down(self) -> None:
-        """Stops leading in this epoch, even if the image still names this broker. Only a higher epoch makes it leader
-        again.
-        """
+        """Stops leading in this epoch, even if the image still names this broker, until a higher epoch."""
         self.leader_id = -1
         self._follow()
 

@@ -120,7 +120,7 @@ class Partitions:
         self._subscribers: list[RoleSubscriber] = []
         self._unsubscribe = view.subscribe(lambda _, new: self.apply(new))
 
-    # ---- asking ---------------------------------------------------------------------------------------------------
+    # ---- lookup ---------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._by_name.get((topic, index))
@@ -186,7 +186,7 @@ class Partitions:
         for partition in self.all():
             if partition.is_leader:
                 partition.step_down()
-                self._tell(partition)
+                self._notify_subscribers(partition)
         self.apply(self._view.current)
 
     def apply(self, image: ClusterImage) -> None:
@@ -272,13 +272,15 @@ class Partitions:
             self._by_name[key] = partition
             self._by_id[topic.id.bytes, index] = partition
         if partition.update(info):
-            self._tell(partition)
+            self._notify_subscribers(partition)
 
     def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
         log = self._logs.log(topic.name, index)
         if log is not None and log.topic_id is not None and log.topic_id != topic.id:
             newer = uuid_to_text(topic.id)
-            self._give_up(log, f"it belongs to an older topic: the cluster's {topic.name} has the id {newer}")
+            self._delete_or_set_aside(
+                log, f"it belongs to an older topic: the cluster's {topic.name} has the id {newer}"
+            )
             log = None
         if log is None or log.topic_id is None:
             return self._logs.create(topic.name, index, topic.id, config, now_ms=self.wall_ms())
@@ -295,13 +297,13 @@ class Partitions:
         if partition.topic_id is not None:
             self._by_id.pop((partition.topic_id.bytes, index), None)
         partition.close()
-        self._tell(partition)
+        self._notify_subscribers(partition)
         if reason_to_keep is None:
             self._logs.delete(topic.name, index, now_ms=self.wall_ms())
         else:
-            self._give_up(partition.log, reason_to_keep)
+            self._delete_or_set_aside(partition.log, reason_to_keep)
 
-    def _give_up(self, log: Log, reason: str) -> None:
+    def _delete_or_set_aside(self, log: Log, reason: str) -> None:
         """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault if that fails."""
         if log.topic_id is not None and log.topic_id in self._applied.deleted_topics:
             self._logs.delete(log.topic, log.partition, now_ms=self.wall_ms())
@@ -312,7 +314,7 @@ class Partitions:
             look = f"headrace log strays ls {place.parent}"
             logger.warning("%s is set aside as %s, its records are kept: %s; see %s", what, place.name, reason, look)
 
-    def _tell(self, partition: Partition) -> None:
+    def _notify_subscribers(self, partition: Partition) -> None:
         for callback in tuple(self._subscribers):
             try:
                 callback(partition)
@@ -331,7 +333,7 @@ class Partitions:
                     f"this broker has no replica of the partition: its replicas are on brokers {list(info.replicas)}"
                 )
             try:
-                self._give_up(log, reason)
+                self._delete_or_set_aside(log, reason)
             except StorageFault as fault:
                 logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault.message)
 
@@ -349,7 +351,7 @@ class Partitions:
         """The broker fetches some partition from this broker."""
         self.heard_at_ms[broker] = self.monotonic_ms()
 
-    # ---- what a partition asks of its surroundings ------------------------------------------------------------------
+    # ---- context of the partitions ----------------------------------------------------------------------------------
 
     def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None:
         self._isr_changes.ask(partition, proposal)

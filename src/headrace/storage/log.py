@@ -198,7 +198,7 @@ class Log:
             for batch in batches:
                 if batch.partition_leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-            if len(batches) > 1 and self._splits(whole, batches, now_ms):
+            if len(batches) > 1 and self._must_append_one_by_one(whole, batches, now_ms):
                 for batch in batches:
                     self._write(batch.data, [batch], now_ms)
             else:
@@ -207,7 +207,7 @@ class Log:
             raise self._disk.fault(error) from error
         return Appended(batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset)
 
-    def _splits(self, data: memoryview, batches: list[BatchView], now_ms: int) -> bool:
+    def _must_append_one_by_one(self, data: memoryview, batches: list[BatchView], now_ms: int) -> bool:
         """Whether to append batches one by one, so that segments keep their size, instead of with one write."""
         return len(data) > self.config.segment_bytes or self.segments.would_roll(data, batches, now_ms, self.config)
 
@@ -265,7 +265,7 @@ class Log:
         """The record with the highest timestamp; the first if there are several."""
         return newest(self.segments.all, self._log_start_offset)
 
-    # --- moving the marks ----------------------------------------------------------------------------------------
+    # --- moving offsets ------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self, offset: int) -> None:
         """Moves the high watermark. It never moves back or past the log end."""

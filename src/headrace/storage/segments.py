@@ -194,7 +194,7 @@ class Segments:
                 log_start_offset=log_start_offset,
                 retention_ms=config.retention_ms,
                 retention_bytes=config.retention_bytes,
-                disk_limit_bytes=_share_of_disk(self.directory, config.retention_disk_percent),
+                disk_limit_bytes=_percent_of_disk(self.directory, config.retention_disk_percent),
                 deletes_old=config.deletes_old,
             )
 
@@ -272,7 +272,7 @@ class Segments:
             segment.close()
 
 
-def _share_of_disk(directory: Path, percent: float) -> int:
+def _percent_of_disk(directory: Path, percent: float) -> int:
     """`percent` of the size of the directory's disk in bytes, or -1 for no limit."""
     if percent <= 0:
         return -1

@@ -66,11 +66,11 @@ def _request_schema(api_key: int, version: int) -> EntityClass:
     schema: EntityClass = load_request_schema(api_key, version)
     absent = ABSENT.get(api_key)
     if absent:
-        _give_defaults(schema, absent, "")
+        _set_absent_field_defaults(schema, absent, "")
     return schema
 
 
-def _give_defaults(schema: EntityClass, absent: dict[str, dict[str, object]], path: str) -> None:
+def _set_absent_field_defaults(schema: EntityClass, absent: dict[str, dict[str, object]], path: str) -> None:
     """Sets defaults for the fields that the version lacks on the class, so that its instances have them at no cost."""
     fields = {field.name: field for field in dataclasses.fields(schema)}
     for name, default in absent.get(path, {}).items():
@@ -79,7 +79,7 @@ def _give_defaults(schema: EntityClass, absent: dict[str, dict[str, object]], pa
     for name, field in fields.items():
         kind = classify_field(field)
         if isinstance(kind, EntityField | EntityTupleField):
-            _give_defaults(kind.type_, absent, f"{path}.{name}" if path else name)
+            _set_absent_field_defaults(kind.type_, absent, f"{path}.{name}" if path else name)
 
 
 @cache
@@ -96,18 +96,18 @@ def _request_reader(api_key: int, version: int) -> Reader:
 def _response_reader(api_key: int, version: int) -> Reader:
     schema = response_schema(api_key, version)
     if api_key == ApiKey.DESCRIBE_TRANSACTIONS:
-        _let_times_be_absent(schema)
+        _allow_null_timestamps(schema)
     return entity_reader(schema)
 
 
-def _let_times_be_absent(schema: EntityClass) -> None:
+def _allow_null_timestamps(schema: EntityClass) -> None:
     """Lets timestamps be null. Kafka writes -1 as the start of a transaction that never began; kio's schema does not
     allow that.
     """
     for field in dataclasses.fields(schema):
         kind = classify_field(field)
         if isinstance(kind, EntityTupleField):
-            _let_times_be_absent(kind.type_)
+            _allow_null_timestamps(kind.type_)
         elif field.metadata.get("kafka_type") == "datetime_i64" and not is_optional(field):
             field.type = kind.type_ | None
 

@@ -37,7 +37,7 @@ _SIZES: Final = {
     "bool": 1, "error_code": 2, "timedelta_i32": 4, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16,
 }  # fmt: skip
 # No valid client sends more; each element costs far more memory than its bytes.
-_MOST_ELEMENTS: Final = 1_000_000
+_MAX_ELEMENTS: Final = 1_000_000
 _i16: Final = struct.Struct(">h").unpack_from
 _i32: Final = struct.Struct(">i").unpack_from
 
@@ -78,7 +78,7 @@ def _skip_compact(buffer: Buffer, at: int) -> int:
 
 
 def _bounded(buffer: Buffer, at: int, count: int, smallest: int) -> int:
-    if count * smallest > len(buffer) - at or count > _MOST_ELEMENTS:
+    if count * smallest > len(buffer) - at or count > _MAX_ELEMENTS:
         raise BeyondFrame(f"a list of {count} where {len(buffer) - at} bytes are left")
     return count
 

@@ -55,7 +55,7 @@ class OffsetCommitRequest(NamedTuple):
 _ONE_PARTITION_BYTES: Final = 20
 _NO_METADATA: Final = (b"\1\0\0\0", b"\0\0\0\0")
 # Bound of a cached request head: ids and names take a few dozen bytes each, and a client must not fill the memory.
-_LONGEST_KEPT_BYTES: Final = 512
+_MAX_CACHED_HEAD_BYTES: Final = 512
 
 
 def read_offset_commit_request(frame: memoryview, at: int, version: int) -> OffsetCommitRequest:
@@ -64,8 +64,8 @@ def read_offset_commit_request(frame: memoryview, at: int, version: int) -> Offs
     if version >= FLEXIBLE_FROM and data[-4:] in _NO_METADATA:
         # Consecutive commits of a consumer differ only in the numbers at the end, so the head before them is cached.
         tail = len(data) - _ONE_PARTITION_BYTES
-        is_one = 0 < tail - at <= _LONGEST_KEPT_BYTES and data[tail - 1] == 2
-        if is_one and (head := _head_of_one(data[at:tail], version)) is not None:
+        is_one = 0 < tail - at <= _MAX_CACHED_HEAD_BYTES and data[tail - 1] == 2
+        if is_one and (head := _single_partition_head(data[at:tail], version)) is not None:
             group_id, generation, member_id, instance_id, topic = head
             partition, offset, leader_epoch = _PARTITION_EPOCH.unpack_from(data, tail)
             commit = PartitionCommit(partition, offset, leader_epoch, "")
@@ -119,7 +119,7 @@ def _read_legacy(data: bytes, at: int, version: int) -> tuple[OffsetCommitReques
 
 
 @lru_cache(maxsize=4_096)
-def _head_of_one(data: bytes, version: int) -> tuple[str, int, str, str | None, Topic] | None:
+def _single_partition_head(data: bytes, version: int) -> tuple[str, int, str, str | None, Topic] | None:
     """The decoded head of a request that has one topic with one partition, or None for any other request."""
     try:
         group_id, generation, member_id, instance_id, topic_count, at = _read_flexible_head(data, 0)
@@ -182,14 +182,14 @@ def encode_offset_commit_response(
     """The whole frame, length prefix included; per topic (partition, error code)."""
     if len(topics) == 1 and len(topics[0][1]) == 1:
         # Most commits of a consumer get the same response, so it is cached.
-        out = bytearray(_answer_for_one(version, topics[0][0], *topics[0][1][0]))
+        out = bytearray(_single_partition_response(version, topics[0][0], *topics[0][1][0]))
         _I32.pack_into(out, 4, correlation_id)
         return out
     return _encode(version, correlation_id, topics)
 
 
 @lru_cache(maxsize=4_096)
-def _answer_for_one(version: int, topic: Topic, partition: int, error: int) -> bytes:
+def _single_partition_response(version: int, topic: Topic, partition: int, error: int) -> bytes:
     return bytes(_encode(version, 0, [(topic, [(partition, error)])]))
 
 

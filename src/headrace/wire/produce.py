@@ -65,7 +65,7 @@ def read_produce_request(frame: memoryview, at: int, version: int) -> ProduceReq
         if version < FLEXIBLE_FROM:
             request, end = _read_legacy(frame, at)
         else:
-            alone = _read_alone(frame, at, version)
+            alone = _read_single_partition(frame, at, version)
             if alone is not None:
                 return alone
             request, end = _read_flexible(frame, at, version)
@@ -109,7 +109,7 @@ def _read_legacy(frame: memoryview, at: int) -> tuple[ProduceRequest, int]:
     return ProduceRequest(transactional_id, acks, timeout_ms, topics, len(frame)), at
 
 
-def _read_alone(frame: memoryview, at: int, version: int) -> ProduceRequest | None:
+def _read_single_partition(frame: memoryview, at: int, version: int) -> ProduceRequest | None:
     """Fast path for a request with one partition and no transactional id. None for any other request."""
     no_id, acks, timeout_ms, topics = _ONE_TOPIC.unpack_from(frame, at)
     if no_id or topics != 2:

@@ -87,7 +87,7 @@ class ClusterImage:
     cluster_id: str = ""
     controller_id: int = -1
     controller_epoch: int = 0
-    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)  # those that are alive
+    brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)  # brokers that are alive
     # Brokers that are registered and not alive. They keep their replicas and may get new ones until unregistered.
     fenced_brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, TopicInfo] = field(default_factory=dict)

@@ -33,7 +33,7 @@ def place(
     named = {broker: rack for broker, rack in (racks or {}).items() if rack is not None}
     # Use racks only if every broker has one: a broker without a rack would count as a separate rack.
     rack_of = named if all(broker in named for broker in brokers) else {}
-    ordered = _by_turns(brokers, rack_of) if rack_of else sorted(brokers)
+    ordered = _alternating_racks(brokers, rack_of) if rack_of else sorted(brokers)
     count = len(ordered)
     indexes = range(first_partition, first_partition + partitions)
     leaders = [ordered[(index + start) % count] for index in indexes]
@@ -79,7 +79,7 @@ def _still_to_follow(ordered: Sequence[int], leaders: Sequence[int], replication
     return {broker: share + (broker in favoured) - leads[broker] for broker in ordered}
 
 
-def _by_turns(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
+def _alternating_racks(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
     """The brokers, alternating between racks, so that neighbours in the circle are on different racks."""
     queues: dict[str, list[int]] = {}
     for broker in sorted(brokers):

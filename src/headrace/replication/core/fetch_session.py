@@ -49,7 +49,7 @@ class FetchSession:
     id: int = NO_SESSION
     wanted: dict[PartitionKey, FetchPosition] = field(default_factory=dict)
     _next_epoch: int = FIRST_EPOCH
-    _told: set[PartitionKey] = field(default_factory=set)  # what the leader's session holds
+    _in_leader_session: set[PartitionKey] = field(default_factory=set)  # what the leader's session holds
     # Dictionaries keep their order: a run of the simulator must not depend on hashes.
     _changed: dict[PartitionKey, None] = field(default_factory=dict)
     _forgotten: dict[PartitionKey, None] = field(default_factory=dict)
@@ -63,17 +63,17 @@ class FetchSession:
     def drop(self, key: PartitionKey) -> None:
         if self.wanted.pop(key, None) is not None:
             self._changed.pop(key, None)
-            if key in self._told:
+            if key in self._in_leader_session:
                 self._forgotten[key] = None
 
     def request(self) -> SessionRequest:
         if self.id == NO_SESSION:
             named = dict(self.wanted)
-            self._told = set(named)
+            self._in_leader_session = set(named)
         else:
             named = {key: self.wanted[key] for key in self._changed}
-            self._told.difference_update(self._forgotten)
-            self._told.update(named)
+            self._in_leader_session.difference_update(self._forgotten)
+            self._in_leader_session.update(named)
         forgotten = tuple(self._forgotten)
         self._changed, self._forgotten = {}, {}
         return SessionRequest(self.id, self._next_epoch, named, forgotten)
@@ -93,5 +93,5 @@ class FetchSession:
         """Makes the next request name every partition."""
         self.id = NO_SESSION
         self._next_epoch = FIRST_EPOCH
-        self._told = set()
+        self._in_leader_session = set()
         self._changed, self._forgotten = {}, {}

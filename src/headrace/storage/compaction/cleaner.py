@@ -34,7 +34,7 @@ from headrace.storage.segment.segment import Segment
 from headrace.storage.segment.txn_index import AbortedTransaction
 
 # Precision of the rate limit, and the longest time until a waiting thread notices that it must stop.
-_PACED_WITHIN_S: Final = 0.01
+_RATE_PRECISION_S: Final = 0.01
 _LOOKS_UP_EVERY_S: Final = 0.1
 
 
@@ -163,7 +163,7 @@ class Cleaner:
             for _, batch in scan(segment.file, segment.size_bytes):
                 if offsets.is_full or batch.base_offset >= job.dirt.first_uncleanable_offset:
                     return offsets
-                self._pace(batch.size_bytes)
+                self._limit_rate(batch.size_bytes)
                 done.bytes_read += batch.size_bytes
                 self._note(batch, offsets, transactions, job.dirt.first_dirty_offset)
                 offsets.end_offset = batch.last_offset + 1
@@ -207,7 +207,7 @@ class Cleaner:
                     done.bytes_read += batch.size_bytes
                     batch.check_crc()
                     kept = self._kept(job, batch, offsets, transactions)
-                    self._pace(batch.size_bytes + (0 if kept is None else len(kept)))
+                    self._limit_rate(batch.size_bytes + (0 if kept is None else len(kept)))
                     if kept is not None:
                         view = BatchView(memoryview(kept))
                         fresh.append(memoryview(kept), view.base_offset, view.last_offset, view.max_timestamp_ms)
@@ -266,14 +266,14 @@ class Cleaner:
     def _horizon_ms(job: CompactionJob) -> int:
         return job.now_ms + job.config.delete_retention_ms
 
-    def _pace(self, moved: int) -> None:
+    def _limit_rate(self, moved: int) -> None:
         """Called for every batch: enforces the rate limit, and ends the round if the broker stops it."""
         if self._stopped():
             raise InterruptedError("compaction was stopped")
         if self._bytes_per_second is None:
             return
         self._moved += moved
-        while (ahead := self._moved / self._bytes_per_second - (time.monotonic() - self._began)) > _PACED_WITHIN_S:
+        while (ahead := self._moved / self._bytes_per_second - (time.monotonic() - self._began)) > _RATE_PRECISION_S:
             if self._stopped():
                 raise InterruptedError("compaction was stopped")
             time.sleep(min(ahead, _LOOKS_UP_EVERY_S))

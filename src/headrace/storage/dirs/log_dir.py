@@ -40,7 +40,7 @@ LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 
 # A process can take a record lock twice, so this set has the directories that this process holds.
-_held_here: set[Path] = set()
+_locked_by_this_process: set[Path] = set()
 
 
 class DirectoryInUse(StorageFault):
@@ -79,25 +79,25 @@ class LogDir:
         real = self.path.resolve()
         fd = os.open(self.path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if real in _held_here:
+            if real in _locked_by_this_process:
                 raise BlockingIOError
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             named = os.pread(fd, 200, 0).decode(errors="replace").strip() or "a process that left no name"
-            if real not in _held_here:
+            if real not in _locked_by_this_process:
                 os.close(fd)
             raise DirectoryInUse(f"log directory {self.path} is in use by {named}: stop it or choose another") from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{holder}, process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         self._lock_fd = fd
-        _held_here.add(real)
+        _locked_by_this_process.add(real)
 
     def unlock(self) -> None:
         if self._lock_fd >= 0:
             os.ftruncate(self._lock_fd, 0)
             os.close(self._lock_fd)
             self._lock_fd = -1
-            _held_here.discard(self.path.resolve())
+            _locked_by_this_process.discard(self.path.resolve())
 
     # --- identity ------------------------------------------------------------------------------------------------
 

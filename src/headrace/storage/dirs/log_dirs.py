@@ -94,7 +94,7 @@ class LogDirs:
                 reasons = "; ".join(f"{d.path}: {d.offline_reason}" for d in dirs.directories)
                 raise StorageFault(f"no log directory can be used ({reasons})")
             dirs._recover_all(now_ms, on_progress)
-        except BaseException:  # the directories must not stay locked, whatever it was
+        except BaseException:  # after any error the directories must not stay locked
             for directory in dirs.directories:
                 directory.unlock()
             raise
@@ -246,7 +246,7 @@ class LogDirs:
         if log is None:
             return False
         log.mark_deleted()
-        home = self._take_out(key)
+        home = self._close_and_remove(key)
         if not log.segments.has_files:
             return True
         renamed = log.directory.with_name(marked_directory_name(key, DELETED_DIR_SUFFIX))
@@ -267,14 +267,14 @@ class LogDirs:
         if log.log_end_offset == 0:
             self.delete(topic, partition, now_ms=now_ms)
             return None
-        home = self._take_out(key)
+        home = self._close_and_remove(key)
         try:
             offsets = log.log_start_offset, log.log_end_offset
             return set_aside(log.directory, key, reason, offsets=offsets, now_ms=now_ms)
         except OSError as error:
             raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
 
-    def _take_out(self, key: TopicPartition) -> LogDir:
+    def _close_and_remove(self, key: TopicPartition) -> LogDir:
         """Closes the log, cleanly unless it will be deleted. After that, a thread that still uses the log does not
         report its missing files as a disk failure.
         """
@@ -287,7 +287,7 @@ class LogDirs:
                 forget(key, home)
         return home
 
-    # --- timers of the shell -------------------------------------------------------------------------------------
+    # --- timers of the broker ------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         for directory in self.directories:
@@ -379,11 +379,11 @@ class LogDirs:
             for fault in close_logs(logs, clean=clean):
                 self.take_offline(directory, fault.message)
             if clean and directory.is_online:
-                self._leave_clean(directory, logs, broker_epoch)
+                self._mark_clean_shutdown(directory, logs, broker_epoch)
             directory.unlock()
         self._logs.clear()
 
-    def _leave_clean(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
+    def _mark_clean_shutdown(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
         """Writes the clean-shutdown file of one directory. If that fails, the next start checks only this directory."""
         try:
             directory.checkpoint(logs)

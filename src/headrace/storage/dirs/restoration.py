@@ -107,7 +107,7 @@ def _move_back(stray: Stray, place: TopicPartition, target: Path) -> Restored:
     new_owner = owner_of(target) if target.exists() else stray.topic_id
     adopted = new_owner != stray.topic_id
     if adopted:
-        _begin_epochs_again(stray.path, first)
+        _reset_leader_epochs(stray.path, first)
         if new_owner is None:
             (stray.path / PARTITION_METADATA_FILE).unlink(missing_ok=True)
         else:
@@ -115,14 +115,14 @@ def _move_back(stray: Stray, place: TopicPartition, target: Path) -> Restored:
     if target.exists():
         # The broker removes it at its next start, like every deleted log.
         target.rename(log_dir / marked_directory_name(place, DELETED_DIR_SUFFIX))
-    _note_log_start(log_dir, place, first if first > offsets_in(stray.path)[0] else None)
+    _store_log_start(log_dir, place, first if first > offsets_in(stray.path)[0] else None)
     stray.path.rename(target)
     sync_directory(log_dir)
     (target / NOTE_FILE).unlink(missing_ok=True)
     return Restored(target, first, end, adopted)
 
 
-def _begin_epochs_again(directory: Path, first_offset: int) -> None:
+def _reset_leader_epochs(directory: Path, first_offset: int) -> None:
     """Resets the leader epoch of every batch. The checksum of a batch does not cover its leader epoch."""
     for file, place in places_in(directory, os.O_RDWR):
         os.pwrite(file.fileno(), _EPOCH.pack(_FIRST_EPOCH), place.position + LEADER_EPOCH_AT)
@@ -131,7 +131,7 @@ def _begin_epochs_again(directory: Path, first_offset: int) -> None:
     write_epochs(directory / LEADER_EPOCH_FILE, [(_FIRST_EPOCH, first_offset)])
 
 
-def _note_log_start(log_dir: Path, place: TopicPartition, first_offset: int | None) -> None:
+def _store_log_start(log_dir: Path, place: TopicPartition, first_offset: int | None) -> None:
     """Stores the log start offset, so that deleted records at the beginning of the first segment stay deleted."""
     starts = read_offsets(log_dir / LOG_START_FILE)
     after = {name: offset for name, offset in starts.items() if name != place}
@@ -159,7 +159,7 @@ def _copy_batches(stray: Stray, place: TopicPartition, target: Path) -> Restored
     for path in empty:
         path.unlink()
     write_epochs(target / LEADER_EPOCH_FILE, [(_FIRST_EPOCH, first)])
-    _note_log_start(stray.path.parent, place, None)
+    _store_log_start(stray.path.parent, place, None)
     return Restored(target, first, end, adopted=True)
 
 

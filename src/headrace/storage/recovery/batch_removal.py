@@ -5,7 +5,7 @@ compaction writes it. Consumers skip it; offsets and producer state do not chang
 each:
 
 1. the bytes of the batches are copied into a stray (kind `cut`), with a note, and synced;
-2. the segment is written anew as a `.tmp` file, and synced; the next start deletes such a file;
+2. the new segment is written as a `.tmp` file, and synced; the next start deletes such a file;
 3. the indexes of the segment are deleted: their positions belong to the old file, and a start rebuilds missing ones;
 4. the new file takes the name of the old one;
 5. the indexes are rebuilt.

@@ -29,7 +29,7 @@ def check_newest(segment: Segment) -> None:
     if segment.belief >= IndexTrust.NEWEST:
         return
     segment.belief = IndexTrust.NEWEST
-    if not _newest_confirmed(segment):
+    if not _newest_timestamp_is_right(segment):
         rebuild_indexes(segment)
 
 
@@ -43,7 +43,7 @@ def check_hints(segment: Segment) -> None:
         rebuild_indexes(segment)
 
 
-def _newest_confirmed(segment: Segment) -> bool:
+def _newest_timestamp_is_right(segment: Segment) -> bool:
     """Whether the batch of the last time index entry has its timestamp and no later batch has a higher one.
 
     That batch is mostly near the end of the file, so the walk is short.

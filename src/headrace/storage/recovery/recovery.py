@@ -95,7 +95,7 @@ def open_log(
     is_readable = log_start <= end
     if is_readable:
         rebuild = not epochs_sound or _epochs_missing(leader_epochs, segments, last)
-        _settle_epochs(leader_epochs, segments, log_start, end, rebuild=rebuild)
+        _reconcile_epochs(leader_epochs, segments, log_start, end, rebuild=rebuild)
         if suspect is None:
             producers.rebuild(segments, log_start, end)
         producers.drop_snapshots(keep={segment.base_offset for segment in segments})
@@ -150,7 +150,7 @@ def _first_suspect(segments: list[Segment], marks: PartitionCheckpoints, *, clea
         try:
             sound = segment.open_indexes()
             end = segments[at + 1].base_offset if at + 1 < len(segments) else _end_of(segment, segment.last_place())
-            if not sound or not _aborted_sound(segment, marks.aborted.of(segment.base_offset, end)):
+            if not sound or not _aborted_index_is_valid(segment, marks.aborted.of(segment.base_offset, end)):
                 repair_hints(segment, segments[:at], marks.log_start_offset)
         except Fault:
             return at
@@ -161,7 +161,7 @@ def _end_of(segment: Segment, last: BatchPlace | None) -> int:
     return segment.base_offset if last is None else last.last_offset + 1
 
 
-def _aborted_sound(segment: Segment, known: Digest | None) -> bool:
+def _aborted_index_is_valid(segment: Segment, known: Digest | None) -> bool:
     """Whether the aborted-transaction index is the one that was written.
 
     Without a checkpoint entry (Kafka wrote the directory, or the file was removed), a segment with markers must be read
@@ -182,7 +182,9 @@ def _epochs_missing(epochs: LeaderEpochs, segments: list[Segment], last: BatchPl
     return not epochs.path.exists() and segments[-1].base_offset + segments[-1].size_bytes > 0
 
 
-def _settle_epochs(epochs: LeaderEpochs, segments: list[Segment], log_start: int, end: int, *, rebuild: bool) -> None:
+def _reconcile_epochs(
+    epochs: LeaderEpochs, segments: list[Segment], log_start: int, end: int, *, rebuild: bool
+) -> None:
     """Rebuilds the epochs from the data if needed, and limits them to the offsets of the log."""
     if rebuild:
         for segment in segments:

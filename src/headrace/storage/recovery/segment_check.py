@@ -92,7 +92,7 @@ class SegmentCheck:
         for at, segment in enumerate(everything[first:], start=first):
             if segment.base_offset < expected:
                 goes_back = f"offsets go on at {segment.base_offset} after it"
-                if self._blame_gap(segment.base_offset, goes_back, everything[at:]):
+                if self._cut_at_last_gap(segment.base_offset, goes_back, everything[at:]):
                     self.segments = everything[:at]
                     self.check_from(first, log_start_offset)
                     return
@@ -101,7 +101,7 @@ class SegmentCheck:
             good_bytes, expected, reason, offset = self._check(segment)
             if reason is not None:
                 later = everything[at + 1 :]
-                if offset is not None and self._blame_gap(offset, reason, later):
+                if offset is not None and self._cut_at_last_gap(offset, reason, later):
                     self.segments = everything[: at + 1]
                     self.check_from(first, log_start_offset)
                     return
@@ -159,7 +159,7 @@ class SegmentCheck:
             return position, expected, torn.message, None
         return position, expected, None, None
 
-    def _blame_gap(self, offset: int, reason: str, later: list[Segment]) -> bool:
+    def _cut_at_last_gap(self, offset: int, reason: str, later: list[Segment]) -> bool:
         """Cuts at the batch behind the last gap if `offset` would be valid without that batch. The caller must check
         the segments from there up to the `later` ones again.
         """
