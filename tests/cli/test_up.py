@@ -13,7 +13,7 @@ import pexpect
 import pytest
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed
-from headrace.cli.support.development_cluster import _refuse_brokers_own
+from headrace.cli.support.development_cluster import _refuse_log_directories
 from headrace.cli.support.reference import commands, examples
 from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
@@ -161,7 +161,7 @@ def test_directories_of_an_earlier_cluster_are_accepted(tmp_path: Path) -> None:
         _written(tmp_path / f"broker-{number}", number, "zookeeper")
     (tmp_path / "broker-2" / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=C\n")  # an earlier release
     (tmp_path / "zookeeper").mkdir()
-    _refuse_brokers_own(tmp_path)
+    _refuse_log_directories(tmp_path)
     _written(tmp_path / "broker-3", 4, "zookeeper")
     with pytest.raises(ToolFailed, match="broker-3, the log directory of a broker that is not of `headrace up`"):
-        _refuse_brokers_own(tmp_path)
+        _refuse_log_directories(tmp_path)

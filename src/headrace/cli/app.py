@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from headrace.cli.support import option_values
-from headrace.cli.support.broken_pipe import reader_may_leave
+from headrace.cli.support.broken_pipe import ignore_closed_pipe
 from headrace.cli.support.client_settings import add_option
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class LazyCommands(TyperGroup):
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """Also prints `--help`, so a closed pipe is handled here too."""
-        with reader_may_leave():
+        with ignore_closed_pipe():
             return super().make_context(info_name, args, parent, **extra)
         raise typer.Exit(0)
 
     def invoke(self, ctx: Context) -> object:
-        with reader_may_leave():
+        with ignore_closed_pipe():
             result: object = super().invoke(ctx)
             return result
         raise typer.Exit(0)
@@ -81,7 +81,7 @@ class LazyCommands(TyperGroup):
         command: Command | None
         if cmd_name in COMMANDS:
             command = load(cmd_name)
-            _dress(command)
+            _set_markup(command)
         else:
             command = super().get_command(ctx, cmd_name)
         # A command may run for days. Loaded modules stay in memory, so garbage collection can skip them.
@@ -101,11 +101,11 @@ def load(name: str) -> Command:
     return command
 
 
-def _dress(command: Command) -> None:
+def _set_markup(command: Command) -> None:
     if isinstance(command, TyperCommand | TyperGroup):
         command.rich_markup_mode = _MARKUP
     for inner in getattr(command, "commands", {}).values():
-        _dress(inner)
+        _set_markup(inner)
 
 
 app = typer.Typer(

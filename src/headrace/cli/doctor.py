@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli.checks.diagnosis import Finding, Patience, State, examine
+from headrace.cli.checks.diagnosis import CheckLimits, Finding, State, examine
 from headrace.cli.checks.findings import together
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, Failed, Output, Timeout, bootstrap_address
@@ -47,7 +47,7 @@ def doctor(
     """
     settings = client_settings(bootstrap) if config is None else _client_settings(config)
     address = bootstrap_address(bootstrap or settings.get("bootstrap.servers"))
-    findings = asyncio.run(examine(address, Patience(timeout, watch, min_free), settings))
+    findings = asyncio.run(examine(address, CheckLimits(timeout, watch, min_free), settings))
     if output is not Format.TABLE:
         show([finding.document() for finding in findings], output)
     else:

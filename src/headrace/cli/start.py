@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headrace.cli.support.broken_pipe import reader_may_leave
+from headrace.cli.support.broken_pipe import ignore_closed_pipe
 
 # The process started a little before this module was imported.
 _STARTED: Final = time.perf_counter()
@@ -86,7 +86,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
 def run(arguments: Sequence[str]) -> int:
     """Runs the broker. Returns the exit code."""
     if "--help" in arguments or "-h" in arguments:
-        with reader_may_leave():
+        with ignore_closed_pipe():
             print(USAGE)
         return 0
     from headrace.config import ConfigError, load_broker_config, read_properties

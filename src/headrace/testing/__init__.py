@@ -1,4 +1,4 @@
-"""A broker for tests: in this process, or as a process of its own that can be killed.
+"""A broker for tests: in this process, or as a separate process that can be killed.
 
     with broker() as running:                        # own thread and event loop, free port, own directory
         Producer({"bootstrap.servers": running.bootstrap})

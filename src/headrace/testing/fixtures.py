@@ -11,6 +11,6 @@ from headrace.testing.in_process import RunningBroker, broker
 
 @pytest.fixture
 def headrace_broker() -> Iterator[RunningBroker]:
-    """A broker of its own for one test."""
+    """A new broker for one test."""
     with broker() as running:
         yield running

@@ -1,4 +1,4 @@
-"""A broker in this process, on a thread and an event loop of its own."""
+"""A broker in this process, in its own thread and event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker as a process of its own, for tests that kill it."""
+"""A broker as a separate process, for tests that kill it."""
 
 from __future__ import annotations
 

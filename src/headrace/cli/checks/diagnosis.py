@@ -17,11 +17,11 @@ from headrace.cli.support.client_settings import security_in
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import Fault
 
-__all__ = ["Finding", "Patience", "State", "examine"]
+__all__ = ["CheckLimits", "Finding", "State", "examine"]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class CheckLimits:
     """Limits that the user has set for the checks."""
 
     timeout_s: float
@@ -29,7 +29,7 @@ class Patience:
     min_free_percent: float
 
 
-async def examine(address: str, patience: Patience, settings: Mapping[str, str]) -> list[Finding]:
+async def examine(address: str, limits: CheckLimits, settings: Mapping[str, str]) -> list[Finding]:
     """`settings`: client settings with `security.protocol` and the settings that it needs."""
     findings: list[Finding] = []
     reached = False
@@ -40,25 +40,25 @@ async def examine(address: str, patience: Patience, settings: Mapping[str, str])
         security = None
         findings.append(Finding("client settings", State.FAIL, fault.message))
     for host, port in parse_bootstrap(address):
-        finding = await reach(host, port, patience.timeout_s, protocol, security)
+        finding = await reach(host, port, limits.timeout_s, protocol, security)
         findings.append(finding)
         reached = reached or finding.state is State.OK
     if not reached:
         return findings
     try:
         async with ClusterClient(
-            address, client_id="headrace-doctor", timeout=patience.timeout_s, security=security
+            address, client_id="headrace-doctor", timeout=limits.timeout_s, security=security
         ) as client:
             checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
                 "advertised addresses": lambda: advertised(client),
                 "certificates": lambda: certificates(client),
                 "replicas": lambda: replicas(client),
-                "disks": lambda: disks(client, patience.min_free_percent),
+                "disks": lambda: disks(client, limits.min_free_percent),
                 "strays": lambda: strays(client),
                 "clocks": lambda: clocks(client),
                 "groups": lambda: groups(client, address, settings),
                 "transactions": lambda: transactions(client),
-                "lag": lambda: lag(client, patience.watch_s),
+                "lag": lambda: lag(client, limits.watch_s),
             }
             for name, check in checks.items():
                 try:

@@ -18,8 +18,8 @@ from headrace.kernel.plurals import counted
 _OPEN_LONG_MS: Final = 15 * 60_000
 _RECENT_MS: Final = 10 * 60_000
 # One rebalance for each member that starts is normal. More than this in ten minutes is not.
-_OFTEN: Final = 4
-_STEADIER: Final = (
+_MANY_REBALANCES: Final = 4
+_REMEDY: Final = (
     "raise max.poll.interval.ms (slow work between polls) or session.timeout.ms (pauses), give members a "
     "group.instance.id, or use group.protocol=consumer, which moves only what must move"
 )
@@ -33,17 +33,17 @@ async def groups(client: ClusterClient, address: str, settings: Mapping[str, str
     written = await asyncio.to_thread(generations, address, spans, settings) if spans else {}
     findings = []
     for group in known:
-        finding = await _moving(client, group, written.get(group.id, []))
+        finding = await _rebalance_finding(client, group, written.get(group.id, []))
         if finding is not None:
             findings.append(finding)
     return findings or well("groups", f"{counted(len(known), 'group')}, none rebalancing")
 
 
-async def _moving(client: ClusterClient, group: Listed, written: list[Generation]) -> Finding | None:
+async def _rebalance_finding(client: ClusterClient, group: Listed, written: list[Generation]) -> Finding | None:
     now_ms = int(time.time() * 1000)
     recent = [at for at, g in enumerate(written) if at and now_ms - g.at_ms < _RECENT_MS and _is_new(written, at)]
     rebalancing = group.state in REBALANCING
-    if not rebalancing and len(recent) < _OFTEN:
+    if not rebalancing and len(recent) < _MANY_REBALANCES:
         return None
     found = await described(client, group.id, missing_is_empty=True)
     parts = [
@@ -89,19 +89,25 @@ def _waits_for(group: Group, written: list[Generation]) -> str:
 
 def _last_change(written: list[Generation], recent: list[int], now_ms: int) -> tuple[str, str]:
     if not recent:
-        return "", f"if it goes on: {_STEADIER}"
+        return "", f"if it goes on: {_REMEDY}"
     last = recent[-1]
     came, went = change(written[last - 1], written[last])
     when = f"the last at {since(written[last].at_ms, now_ms)}"
     if went and came and {name.split(" at ")[0] for name in went} & {name.split(" at ")[0] for name in came}:
-        return f"{when}, because {', '.join(went)} left and came again", f"it restarts or is thrown out: {_STEADIER}"
+        return (
+            f"{when}, because {', '.join(went)} left and came again",
+            f"it restarts or is thrown out: {_REMEDY}",
+        )
     if went:
-        return f"{when}, because {', '.join(went)} left", f"if it was not stopped on purpose: {_STEADIER}"
+        return f"{when}, because {', '.join(went)} left", f"if it was not stopped on purpose: {_REMEDY}"
     if came:
-        return f"{when}, because {', '.join(came)} joined", f"it ends when all members have started; else {_STEADIER}"
+        return (
+            f"{when}, because {', '.join(came)} joined",
+            f"it ends when all members have started; else {_REMEDY}",
+        )
     return (
         f"{when}, with the same members: one asked for it, or the topics changed",
-        f"look whether partitions or subscriptions change; else {_STEADIER}",
+        f"look whether partitions or subscriptions change; else {_REMEDY}",
     )
 
 

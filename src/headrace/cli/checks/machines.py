@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Leases, retention and time-outs tolerate a difference of a second. A minute puts records into another day.
 _SKEW_MS: Final = 2_000
 _RECORDS_AHEAD_MS: Final = 60_000
-_HARDLY_ANY_PERCENT: Final = 2
+_ALMOST_FULL_PERCENT: Final = 2
 
 
 async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]:
@@ -35,7 +35,7 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
             )
         elif row["total"] and row["free"] is not None and 100 * row["free"] < row["total"] * min_free_percent:
             share = 100 * row["free"] // row["total"]
-            state = State.FAIL if share < _HARDLY_ANY_PERCENT else State.WARN
+            state = State.FAIL if share < _ALMOST_FULL_PERCENT else State.WARN
             findings.append(
                 Finding(
                     "disks", state, f"{where} is nearly full: {size_text(row['free'])} of {size_text(row['total'])} "
@@ -49,7 +49,7 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
 async def clocks(client: ClusterClient) -> list[Finding]:
     """Compares each broker's clock with this machine's. Also finds records with a timestamp in the future."""
     topics = await existing_topics(client, None)
-    findings = await _brokers_beside_us(client, topics)
+    findings = await _broker_clocks(client, topics)
     if not topics:
         return findings or well("clocks", "no records to compare with")
     leaders = await client.leaders([str(t.name) for t in topics])
@@ -72,7 +72,7 @@ async def clocks(client: ClusterClient) -> list[Finding]:
     return findings or well("clocks", "brokers and records agree with this machine's clock")
 
 
-async def _brokers_beside_us(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[Finding]:
+async def _broker_clocks(client: ClusterClient, topics: list[MetadataResponseTopic]) -> list[Finding]:
     """Reads a broker's time from its DescribeQuorum answer, which only leaders give. Other brokers are skipped."""
     led = {int(p.leader_id): (str(t.name), int(p.partition_index)) for t in topics for p in t.partitions}
     findings = []

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 
-from headrace.cli.support.broken_pipe import reader_may_leave
+from headrace.cli.support.broken_pipe import ignore_closed_pipe
 
 
 def plain_list(argv: list[str]) -> tuple[str, int] | None:
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         except (OSError, ValueError):
             pass  # `topic_command` gets the same error and reports it
         else:
-            with reader_may_leave():
+            with ignore_closed_pipe():
                 print("".join(f"{name}\n" for name in names), end="")
             return 0
     from headrace.cli.kafka_tools.topic_command import TOOL

@@ -31,7 +31,7 @@ def open_streams() -> None:
 
 
 @contextmanager
-def reader_may_leave() -> Iterator[None]:
+def ignore_closed_pipe() -> Iterator[None]:
     """Ends the block without an error when the pipe is closed. Flushes, so that this happens here and not at exit."""
     open_streams()
     try:

@@ -119,7 +119,7 @@ class Cluster:
     def start(self, stopping: Callable[[], bool]) -> None:
         """Returns when every broker serves or `stopping` is true. Raises Failed with the log of a process that did not
         start."""
-        _refuse_brokers_own(self.directory)
+        _refuse_log_directories(self.directory)
         for port in (self._zookeeper_port, *self._ports):
             _refuse_taken(port)
         if self._is_secure:
@@ -210,7 +210,7 @@ def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
-def _refuse_brokers_own(directory: Path) -> None:
+def _refuse_log_directories(directory: Path) -> None:
     """Raises Failed if the directory is, or contains, the log directory of another broker: that broker would take
     `broker-1` for a log, or its directory would become a broker of this cluster."""
     around = directory if is_log_directory(directory) else log_directory_around(directory)

@@ -94,7 +94,7 @@ def embedded_broker(data: Path) -> Iterator[str]:
             process.wait()
 
 
-def count_apart(lines: list[str]) -> Counter[str]:
+def count_words(lines: list[str]) -> Counter[str]:
     """The same count without Spark."""
     return Counter(word for line in lines for word in re.split(r"\W+", line.lower()) if word)
 
@@ -182,7 +182,7 @@ class WordCountDemo:
 
     def expected(self) -> Counter[str]:
         """Counts the input topic itself, which includes lines of other producers and earlier runs."""
-        return count_apart(
+        return count_words(
             [(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()]
         )
 
@@ -199,7 +199,7 @@ class WordCountDemo:
                 live.update(picture(self.look(), self.bootstrap, rows=rows))
                 time.sleep(0.1)
 
-    def run_to_the_end(self) -> bool:
+    def run_once(self) -> bool:
         """Sends every line, waits for the counts, and returns whether they are right."""
         for number, line in enumerate(LINES, 1):
             self.send(line)
@@ -264,7 +264,7 @@ def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool, whe
         if on_terminal:
             demo.show_until_interrupted()
             return 0
-        right = demo.run_to_the_end()
+        right = demo.run_once()
         console.print(f"\nType next{when}:\n{what_next(bootstrap)}", highlight=False)
         return 0 if right else 1
     except KeyboardInterrupt:

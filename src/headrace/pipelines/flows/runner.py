@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _LOOK_EVERY_S: Final = 0.25
-_GLANCE_EVERY_S: Final = 0.02
+_CHECK_EVERY_S: Final = 0.02
 # How long `stop` waits for running batches. Then it cancels them, and the next start runs them again.
 _GRACE_S: Final = 30.0
 _FIRST_PAUSE_S: Final = 1.0
@@ -196,7 +196,7 @@ class PipelineRun:
         try:
             while not self._stop.is_set():
                 for flow in self.flows:
-                    self._look_after(flow)
+                    self._check_flow(flow)
                 if self.once and all(flow.query is None and flow.start_again_at is None for flow in self.flows):
                     break
                 if not self.once:
@@ -210,7 +210,7 @@ class PipelineRun:
     def stop(self) -> None:
         self._stop.set()
 
-    def _look_after(self, flow: RunningFlow) -> None:
+    def _check_flow(self, flow: RunningFlow) -> None:
         if flow.query is None:
             if flow.start_again_at is not None and time.monotonic() >= flow.start_again_at:
                 try:
@@ -294,7 +294,7 @@ class PipelineRun:
                 if not query.isActive or not query.status["isTriggerActive"] or _batch_of(query) != batch:
                     del waiting[name]
             if waiting:
-                time.sleep(_GLANCE_EVERY_S)
+                time.sleep(_CHECK_EVERY_S)
 
     def _publish(self, flow: RunningFlow) -> None:
         if self._writer is not None:

@@ -31,11 +31,11 @@ _T = TypeVar("_T")
 
 
 def client_for(cluster: Cluster) -> BlockingClient:
-    _spare_the_collector()
+    _freeze_loaded_objects()
     # Spark forks its workers, which would share an inherited socket. So the process id is part of the key.
     key = (os.getpid(), cluster)
     if key not in _clients:
-        _leave_interrupts_to_the_driver()
+        _ignore_interrupts()
         _clients[key] = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
     return _clients[key]
 
@@ -49,7 +49,7 @@ def notes_for(cluster: Cluster) -> StreamNotes:
     return _notes[key]
 
 
-def _leave_interrupts_to_the_driver() -> None:
+def _ignore_interrupts() -> None:
     """Ctrl-C reaches every process of a terminal. The driver then finishes the running batch, for which it needs its
     workers. But Spark's daemon restores their default handler, which ends them."""
     if _is_worker() and threading.current_thread() is threading.main_thread():
@@ -74,7 +74,7 @@ def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] 
     return answer
 
 
-def _spare_the_collector() -> None:
+def _freeze_loaded_objects() -> None:
     """Excludes the loaded objects from garbage collection, at a worker's first two tasks.
 
     Spark's workers run a full collection after every task. With PySpark, numpy and Arrow loaded it visits 60,000

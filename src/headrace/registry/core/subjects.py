@@ -1,7 +1,7 @@
 """Subjects and contexts.
 
 A subject may include its context: `:.staging:orders-value` is the subject `orders-value` of the context `.staging`.
-Without one it belongs to the default context `.`. Each context has ids and versions of its own. `:.ctx:` without a
+Without one it belongs to the default context `.`. Each context has its own ids and versions. `:.ctx:` without a
 subject names the context itself, for its configuration and mode. `:*:` stands for all contexts in listings.
 """
 

@@ -118,7 +118,7 @@ class History:
             and expected.excused_next == log.broker == info.leader
             and log.leader_epochs.latest == info.leader_epoch
         ):
-            self._cut_back(expected, log)  # it advances the high watermark as soon as it leads
+            self._truncate_to_leader(expected, log)  # it advances the high watermark as soon as it leads
         committed = expected.committed
         for offset in range(min(log.checked_to, len(committed)), log.high_watermark):
             entry = log.entry(offset)
@@ -217,9 +217,9 @@ class History:
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
                 f"which lacks the committed {expected.committed[good]} at {good}"
             )
-        self._cut_back(expected, log)
+        self._truncate_to_leader(expected, log)
 
-    def _cut_back(self, expected: ExpectedPartition, log: SimulatedLog) -> None:
+    def _truncate_to_leader(self, expected: ExpectedPartition, log: SimulatedLog) -> None:
         """Removes and counts the committed records that this leader lacks: they are lost."""
         expected.excused_next = None
         good = expected.missing_in(log)

@@ -55,14 +55,14 @@ class Nemesis:
             (8, self._start_one),
             (4, self._cut_link),
             (4, self._cut_from_store),
-            (3, self._part_leader),
+            (3, self._isolate_leader),
             (5, self._mend_links),
             (1, self._stop_store),
-            (3, self._change_weather),
+            (3, self._toggle_network_faults),
             (3, self._move_leader),
         ]
         if self._disturbs_clocks:
-            actions += [(8, self._freeze_one), (3, self._freeze_controller), (3, self._deafen_one)]
+            actions += [(8, self._freeze_one), (3, self._freeze_controller), (3, self._drop_store_answers)]
         if self._breaks_disks:
             actions += [(4, self._fail_disk), (3, self._replace_disk)]
         loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class Nemesis:
         for broker in others:
             broker.start()
         self._say(f"kill leader {first.leader} of {name}")
-        await self._stop_somehow(first.leader)
+        await self._kill_or_cut_power(first.leader)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + 8.0
         while loop.time() < deadline:
@@ -107,7 +107,7 @@ class Nemesis:
             if now is not None and now.leader > 0 and now.leader_epoch > first.leader_epoch:
                 await asyncio.sleep(self._chance.choice((0.0, 0.02, 0.1, 0.5)))
                 self._say(f"kill leader {now.leader} of {name} too")
-                await self._stop_somehow(now.leader)
+                await self._kill_or_cut_power(now.leader)
                 if self._chance.random() < 0.7 and not self._cluster.brokers[first.leader].is_up:
                     self._cluster.brokers[first.leader].start()
                 return
@@ -130,7 +130,7 @@ class Nemesis:
             await self._kill_all()
             await self.heal()
         else:
-            await self._stop_somehow(before.leader)
+            await self._kill_or_cut_power(before.leader)
         deadline = asyncio.get_running_loop().time() + 8.0
         while asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.005)
@@ -138,10 +138,10 @@ class Nemesis:
             if now is not None and now.leader_epoch > before.leader_epoch and slow in now.isr and now.leader > 0:
                 await asyncio.sleep(self._chance.choice((0.0, 0.01, 0.03, 0.1)))
                 self._say(f"{slow} joined {name}: kill leader {now.leader}")
-                await self._stop_somehow(now.leader)
+                await self._kill_or_cut_power(now.leader)
                 return
 
-    async def _stop_somehow(self, number: int) -> None:
+    async def _kill_or_cut_power(self, number: int) -> None:
         """Kill or power cut. The store ends the session at once (connection reset) or at its time-out."""
         broker = self._cluster.brokers[number]
         if self._chance.random() < 0.3:
@@ -172,7 +172,7 @@ class Nemesis:
     async def _bounce_one(self) -> None:
         broker = self._cluster.brokers[self._some_broker()]
         self._say(f"bounce {broker.id}")
-        await self._stop_somehow(broker.id)
+        await self._kill_or_cut_power(broker.id)
         await asyncio.sleep(self._chance.uniform(0.0, 0.5))
         if not broker.is_up:
             broker.start()
@@ -197,7 +197,7 @@ class Nemesis:
         if self._chance.random() < 0.5:
             self._cluster.network.cut.add((other, one))
 
-    async def _part_leader(self) -> None:
+    async def _isolate_leader(self) -> None:
         """Cuts a leader off from its followers for longer than the replica lag time. All of them reach the store."""
         name = self._chance.choice(self._names)
         info = self._cluster.stored(name)
@@ -229,7 +229,7 @@ class Nemesis:
                 self._say(f"freeze controller {broker.id}")
                 broker.freeze(self._chance.uniform(2.0, 5.0))
 
-    async def _deafen_one(self) -> None:
+    async def _drop_store_answers(self) -> None:
         """The store executes the broker's requests, but the answers are lost."""
         broker = self._some_broker()
         self._say(f"{broker} does not hear the store")
@@ -284,7 +284,7 @@ class Nemesis:
         self._say("store up")
         self._cluster.zookeeper.restart()
 
-    async def _change_weather(self) -> None:
+    async def _toggle_network_faults(self) -> None:
         network = self._cluster.network
         network.faults = CALM if network.faults is STORMY else STORMY
         self._say("calm" if network.faults is CALM else "storm")

@@ -49,7 +49,7 @@ class Operator:
             (2, self._cancel_moves),
             (2, self._drain),
             (1, self._add_partition),
-            (3, self._make_again),
+            (3, self._recreate_topic),
             (4, self._delete_records),
             (2, self._elect_preferred),
             (2, self._shut_down_in_turn),
@@ -151,7 +151,7 @@ class Operator:
     async def _create(self, names: Sequence[str]) -> None:
         await self._ask(lambda controller: controller.create_topics([self._topics[name] for name in names]))
 
-    async def _make_again(self) -> None:
+    async def _recreate_topic(self) -> None:
         """Deletes and recreates a topic. Some brokers learn of the deletion or the creation much later."""
         name = "again"
         self._cluster.say(f"delete {name}")

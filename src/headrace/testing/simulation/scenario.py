@@ -51,11 +51,11 @@ def run_seed(
     """Raises InvariantBroken. Without `modes` the seed chooses them. The run appends to `trace`, so that the caller has
     it when the run fails."""
     drawn = Modes.drawn(seed) if modes is None else modes
-    with VirtualClock(), _Listening() as errors:
+    with VirtualClock(), _ErrorListener() as errors:
         return virtual_loop.run(lambda: _run(seed, drawn, faulty_s, trace if trace is not None else [], errors))
 
 
-class _Listening(logging.Handler):
+class _ErrorListener(logging.Handler):
     """Stops the run at the first logged error. The thousands of lost connections are logged below that level."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Listening(logging.Handler):
         if error is not None and not isinstance(error, StoreFault) and not isinstance(error.__cause__, StoreFailed):
             self.heard(error)
 
-    def __enter__(self) -> _Listening:
+    def __enter__(self) -> _ErrorListener:
         logger = logging.getLogger("headrace")
         self._before = (logger.level, logger.propagate)
         logger.setLevel(logging.ERROR)
@@ -83,12 +83,12 @@ class _Listening(logging.Handler):
         logger.propagate = self._before[1]
 
 
-async def _run(seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _Listening) -> Outcome:
+async def _run(seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _ErrorListener) -> Outcome:
     return await _Scenario(seed, modes, faulty_s, trace, errors).run()
 
 
 class _Scenario:
-    def __init__(self, seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _Listening) -> None:
+    def __init__(self, seed: int, modes: Modes, faulty_s: float, trace: list[str], errors: _ErrorListener) -> None:
         self._seed = seed
         self._modes = modes
         self._faulty_s = faulty_s

@@ -84,7 +84,7 @@ class SimulatedZooKeeper:
         self._next_session += 1
         self._sessions[session.id] = session
         loop = asyncio.get_running_loop()
-        loop.call_later(timeout_s, self._look_after, session.id, context=context_of(None))
+        loop.call_later(timeout_s, self._expire_if_silent, session.id, context=context_of(None))
         return session.id
 
     def is_alive(self, session_id: int) -> bool:
@@ -95,7 +95,7 @@ class SimulatedZooKeeper:
         if session is not None:
             session.heard_at = asyncio.get_running_loop().time()
 
-    def _look_after(self, session_id: int) -> None:
+    def _expire_if_silent(self, session_id: int) -> None:
         session = self._sessions.get(session_id)
         if session is None:
             return
@@ -104,7 +104,7 @@ class SimulatedZooKeeper:
         if self.is_down:
             left = max(left, 0.1)
         if left > 0:
-            loop.call_later(left + 0.001, self._look_after, session_id)
+            loop.call_later(left + 0.001, self._expire_if_silent, session_id)
         else:
             self.end_session(session_id)
 

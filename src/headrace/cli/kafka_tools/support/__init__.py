@@ -15,7 +15,7 @@
 `internal_records`   records of the coordinators' topics as text
 `group_records`      the same for consumer groups, share groups and share state
 `group_view`         groups listed and described
-`group_offsets`      the committed offsets of a group beside the log end offsets
+`group_offsets`      committed offsets of a group, log end offsets, resets
 `share_offsets`      share groups and the start offsets of their share partitions
 `config_entities`    the entities of kafka-configs
 `scram_configs`      SCRAM credentials in kafka-configs

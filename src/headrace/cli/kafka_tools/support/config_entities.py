@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.cli.kafka_tools.support.options import Arguments, UsageError
 
-# Entity type on the command line → resource type on the wire (None: quotas, which have an API of their own).
+# Entity type on the command line → resource type on the wire (None: quotas, which have their own API).
 RESOURCES: Final[dict[str, int | None]] = {
     "topics": 2,
     "brokers": 4,

@@ -22,7 +22,7 @@ from headrace.cli.kafka_tools.support.options import (
     help_table,
     parse,
 )
-from headrace.cli.support.broken_pipe import reader_may_leave
+from headrace.cli.support.broken_pipe import ignore_closed_pipe
 from headrace.cli.support.user_errors import EXPECTED, sentence
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.security import ClientSecurity
@@ -81,7 +81,7 @@ def guarded(
     allow_rest: bool = False,
 ) -> int:
     """Parses and runs. Turns every expected error into one sentence and an exit code."""
-    with reader_may_leave():
+    with ignore_closed_pipe():
         return _explained(about, options, run, argv, failure_prefix, check, allow_rest)
     return 0
 

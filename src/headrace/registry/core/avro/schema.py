@@ -23,7 +23,7 @@ class Name:
 
 
 class Schema:
-    """Each kind of schema has a `kind` (Avro's type name) and properties of its own (`props`)."""
+    """Each schema has a `kind` (Avro's type name) and its own properties (`props`)."""
 
     __slots__ = ("kind", "props")
 
