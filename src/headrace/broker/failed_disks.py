@@ -58,7 +58,11 @@ class FailedDisks:
                 await self._gateway.replicas_lost(lost)
             except Fault as fault:
                 self._untold = True
-                log.error("the controller did not hear of %d replicas on a failed disk: %s", len(lost), fault.message)
+                log.error(
+                    "the report of %d replicas on a failed disk did not reach the controller: %s",
+                    len(lost),
+                    fault.message,
+                )
                 await asyncio.sleep(_PAUSE_S)
         self._task = None
 

@@ -44,7 +44,11 @@ class FullDisks:
             try:
                 await self._gateway.replicas_lost(full, full=True)
             except Fault as fault:
-                log.error("the controller did not hear of %d replicas on a full disk: %s", len(full), fault.message)
+                log.error(
+                    "the report of %d replicas on a full disk did not reach the controller: %s",
+                    len(full),
+                    fault.message,
+                )
             await asyncio.sleep(_PAUSE_S)
         self._task = None
 

@@ -127,8 +127,8 @@ class Controller:
                 if differs(ledger.image, broker_operations.fit_members(ledger.image, present)):
                     await ledger.run(broker_operations.membership(self.election_policy, present))
                 if not is_known:
-                    # This controller's settings may allow what its predecessor's did not. Not before it knows who is
-                    # alive: somebody in sync may just have come back.
+                    # This controller's settings may allow unclean elections that its predecessor's did not. First it
+                    # needs the live brokers: an in-sync replica may just have returned.
                     await ledger.run(partition_operations.elect_where_allowed(self.election_policy))
                     is_known = True
             except Deposed:
@@ -136,13 +136,13 @@ class Controller:
             except StoreFault as fault:
                 watching = False
                 why = fault.message or type(fault).__name__
-                logger.log(log_level(fault, logging.INFO), "cannot read who is registered: %s", why)
+                logger.log(log_level(fault, logging.INFO), "cannot read the registered brokers: %s", why)
                 await asyncio.sleep(_PAUSE_AFTER_FAULT)
                 continue
             except Exception:
                 # Retry after any error: a cluster that does not detect dead brokers is worse.
                 watching = False
-                logger.exception("dealing with who is registered failed; trying again")
+                logger.exception("processing the registered brokers failed; retrying")
                 await asyncio.sleep(1.0)
                 continue
             await until(self._brokers_hint, pause)

@@ -33,9 +33,9 @@ from headrace.wire.entities import Body, Entity
 logger = logging.getLogger(__name__)
 
 # ZooKeeper closes a connection that sends more than a mebibyte (jute.maxbuffer).
-LARGEST_LETTER_BYTES: Final = 900_000
+LARGEST_REQUEST_BYTES: Final = 900_000
 # Clients' requests use this channel too; they must not fill the store.
-_LETTERS_AT_A_TIME: Final = 16
+_REQUESTS_AT_A_TIME: Final = 16
 # A reachable controller accepts a connection at once; otherwise the wire is tried again after a while.
 _CONNECT_WITHIN_S: Final = 2.0
 _WIRE_AGAIN_AFTER_S: Final = 10.0
@@ -66,7 +66,7 @@ class ControllerChannel:
 
     def __init__(self, store: Store, broker_id: int, connect: Connect = Connection.open) -> None:
         self._connect = connect
-        self._letters = FallbackRequests(store, broker_id)
+        self._requests = FallbackRequests(store, broker_id)
 
     async def open(self, host: str, port: int, *, client_id: str, timeout: float) -> ControllerConnection:
         try:
@@ -79,12 +79,12 @@ class ControllerChannel:
             )
         except (Unreachable, NoAnswer) as fault:
             logger.info("asking the controller through the store: %s", fault.message)
-            return FallbackConnection(self._letters, client_id)
+            return FallbackConnection(self._requests, client_id)
 
 
 class FallbackConnection:
-    def __init__(self, letters: FallbackRequests, client_id: str) -> None:
-        self._letters = letters
+    def __init__(self, requests: FallbackRequests, client_id: str) -> None:
+        self._requests = requests
         self._client_id = client_id
         self._closes_at = asyncio.get_running_loop().time() + _WIRE_AGAIN_AFTER_S
 
@@ -98,7 +98,7 @@ class FallbackConnection:
     ) -> Entity:
         chosen = codec.known_versions(api_key)[-1] if version is None else version
         frame = codec.encode_request(api_key, chosen, 0, self._client_id, body)
-        answer = await self._letters.ask(bytes(frame[4:]), _WIRE_AGAIN_AFTER_S if timeout is None else timeout)
+        answer = await self._requests.ask(bytes(frame[4:]), _WIRE_AGAIN_AFTER_S if timeout is None else timeout)
         return codec.read_response(api_key, chosen, answer)[1]
 
     async def close(self) -> None:
@@ -112,15 +112,15 @@ class FallbackRequests:
         self._store = store
         self._broker_id = broker_id
         self._numbers = itertools.count()
-        self._room = asyncio.Semaphore(_LETTERS_AT_A_TIME)
+        self._room = asyncio.Semaphore(_REQUESTS_AT_A_TIME)
         self._left_over: set[str] = set()
         self._tidying: asyncio.Task[None] | None = None
 
     async def ask(self, frame: bytes, timeout: float) -> bytes:
         """The answer's bytes. Raises NoAnswer, or Unreachable when the store cannot carry it either."""
-        if len(frame) > LARGEST_LETTER_BYTES:
+        if len(frame) > LARGEST_REQUEST_BYTES:
             raise Unreachable(f"a request of {len(frame)} bytes is too large to go through the store")
-        path = paths.letter(self._broker_id, self._store.session_id, next(self._numbers))
+        path = paths.fallback_request(self._broker_id, self._store.session_id, next(self._numbers))
         try:
             async with asyncio.timeout(timeout), self._room:
                 try:
@@ -130,11 +130,13 @@ class FallbackRequests:
                     self._left_over.add(path)
                     self._tidy_up()
         except TimeoutError as error:
-            raise NoAnswer(f"no controller answered a letter within {timeout:g} s") from error
+            raise NoAnswer(f"no controller answered the fallback request within {timeout:g} s") from error
         except StoreFault as fault:
-            raise Unreachable(f"the store takes no letters: {fault.message or type(fault).__name__}") from fault
+            raise Unreachable(
+                f"the store takes no fallback requests: {fault.message or type(fault).__name__}"
+            ) from fault
         if not answer:
-            raise NoAnswer("the controller had no answer that fits into a letter")
+            raise NoAnswer("the controller's answer is too large for the store")
         return answer
 
     async def _answer_in(self, path: str) -> bytes:
@@ -148,9 +150,9 @@ class FallbackRequests:
     def _tidy_up(self) -> None:
         """In the background: the caller does not wait for the deletion."""
         if self._tidying is None or self._tidying.done():
-            self._tidying = asyncio.create_task(self._take_away(), name="letters: taken away")
+            self._tidying = asyncio.create_task(self._delete_finished(), name="fallback requests: delete")
 
-    async def _take_away(self) -> None:
+    async def _delete_finished(self) -> None:
         """Deletes a request. If that fails, the next call deletes it, or it ends with the session."""
         while self._left_over:
             path = min(self._left_over)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from headrace.coordination import paths
-from headrace.coordination.fallback_channel import LARGEST_LETTER_BYTES
+from headrace.coordination.fallback_channel import LARGEST_REQUEST_BYTES
 from headrace.coordination.store import BadVersion, NoNode, Store, StoreFault, ensure_path
 from headrace.coordination.waiting import until
 
@@ -57,34 +57,34 @@ class FallbackReader:
     async def _look(self) -> None:
         watch, self._is_watching = None if self._is_watching else self._hinted, True
         try:
-            names = await self._store.children(paths.LETTERS, watch=watch)
+            names = await self._store.children(paths.FALLBACK_REQUESTS, watch=watch)
         except NoNode:  # a cluster of a release without fallback requests
             self._is_watching = False
-            await ensure_path(self._store, paths.LETTERS)
+            await ensure_path(self._store, paths.FALLBACK_REQUESTS)
             self._hint.set()
             return
         there = set(names)
         self._answering = {name: task for name, task in self._answering.items() if name in there or not task.done()}
         for name in sorted(there - self._answering.keys()):
-            self._answering[name] = asyncio.create_task(self._answer(name), name=f"letter {name}")
+            self._answering[name] = asyncio.create_task(self._answer(name), name=f"fallback request {name}")
 
     def _hinted(self) -> None:
         self._is_watching = False
         self._hint.set()
 
     async def _answer(self, name: str) -> None:
-        path = f"{paths.LETTERS}/{name}"
+        path = f"{paths.FALLBACK_REQUESTS}/{name}"
         try:
             node = await self._store.get(path)
             if node.version > 0:
                 return
             answer = await self._serve(node.data)
             if self._in_office():
-                fits = len(answer) <= LARGEST_LETTER_BYTES
+                fits = len(answer) <= LARGEST_REQUEST_BYTES
                 await self._store.set(path, answer if fits else b"", version=node.version)
         except (NoNode, BadVersion):
             pass  # its sender gave up, or it is answered
         except StoreFault:
             self._answering.pop(name, None)  # read again later
         except Exception:  # boundary of a request: one that fails must not end the answers to others
-            logger.exception("letter %s could not be answered", name)
+            logger.exception("fallback request %s could not be answered", name)

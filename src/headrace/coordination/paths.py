@@ -31,7 +31,7 @@ MOVED: Final = "/cluster/moved"
 IMAGE: Final = "/cluster/image"
 CHANGES: Final = "/cluster/changes"
 ACCEPTED_BROKERS: Final = "/cluster/brokers"
-LETTERS: Final = "/cluster/letters"
+FALLBACK_REQUESTS: Final = "/cluster/letters"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 BROKER_IDS: Final = "/brokers/ids"
@@ -62,7 +62,7 @@ PERSISTENT: Final = (
     "/cluster",
     CHANGES,
     ACCEPTED_BROKERS,
-    LETTERS,
+    FALLBACK_REQUESTS,
     "/brokers",
     BROKER_IDS,
     TOPICS,
@@ -77,7 +77,7 @@ PERSISTENT: Final = (
 
 
 # Nodes that may hold credentials: users, the changes and requests that carry them, and delegation tokens.
-_PRIVATE: Final = (f"{CONFIG}/users", CHANGES, INCOMING, LETTERS, "/delegation_token")
+_PRIVATE: Final = (f"{CONFIG}/users", CHANGES, INCOMING, FALLBACK_REQUESTS, "/delegation_token")
 
 
 def is_private(path: str) -> bool:
@@ -97,8 +97,8 @@ def accepted_broker(broker: int) -> str:
     return f"{ACCEPTED_BROKERS}/{broker}"
 
 
-def letter(broker: int, session_id: int, number: int) -> str:
-    return f"{LETTERS}/{broker}-{session_id:x}-{number}"
+def fallback_request(broker: int, session_id: int, number: int) -> str:
+    return f"{FALLBACK_REQUESTS}/{broker}-{session_id:x}-{number}"
 
 
 def topic(name: str) -> str:

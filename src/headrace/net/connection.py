@@ -201,7 +201,7 @@ class Connection:
         queue, serve, max_frame_bytes = self._queue, self._serve, self._max_frame_bytes
         needed, left = 0, _FRAMES_IN_A_TURN
         while end - start >= 4:
-            # Whoever called us has asked before the first frame.
+            # The caller has checked this before the first frame.
             if left < _FRAMES_IN_A_TURN and not self._may_serve():
                 # Perhaps only the unsent answers of this round block it.
                 self._flush()

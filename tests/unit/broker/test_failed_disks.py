@@ -1,4 +1,4 @@
-"""A disk fails: the controller hears of it, however often it has to be told."""
+"""Reports of a failed disk are repeated until the controller confirms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stopping broker serves until nobody sends clients to it."""
+"""A stopping broker serves until the other brokers send no more clients to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker takes as many open files as the system lets it have, whatever its shell began with."""
+"""A broker raises its limit of open files to the hard limit."""
 
 from __future__ import annotations
 

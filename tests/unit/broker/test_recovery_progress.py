@@ -1,4 +1,4 @@
-"""How far the check of many logs is, is told now and then."""
+"""The recovery of many logs reports its progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds over hundreds of logs (retention, epochs to be written down) leave turns to requests."""
+"""Rounds over hundreds of logs (retention, epoch checkpoints) do not block requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs at the controller: what is answered is stored under Kafka's paths and survives; a damaged node is an error."""
+"""ACLs at the controller: stored under Kafka's paths, durable, and a damaged node is an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Brokers that were members and are away: still registered, given replicas where the others do not suffice, forgotten
-when somebody says so."""
+"""Stopped brokers: they stay registered, get replicas if the others do not suffice, and can be unregistered."""
 
 from __future__ import annotations
 

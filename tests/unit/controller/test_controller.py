@@ -1,4 +1,4 @@
-"""The controller at work on the embedded store: what is answered is stored, what is stored survives."""
+"""The controller on the embedded store: an answered change is stored, and a stored change survives."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""While the controller changes, a request for it ends in its answer or in "try again", and before its client gives up.
+"""While the controller changes, a request gets its answer or a retriable error before the client times out.
 
-On virtual time, with controllers that are silent, away, or slow.
+On virtual time, with controllers that are silent, stopped or slow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Nodes of a topic that were damaged or made by hand: no broker takes it for deleted, no controller clears it."""
+"""Damaged or hand-made nodes of a topic: no broker takes the topic for deleted, no controller deletes its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request for the controller may come to any broker: it is sent on, and the answer is the client's own."""
+"""A request for the controller may arrive at any broker, which forwards it and returns the controller's answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connection lost around a write leaves its outcome unknown: the controller finds out, and does nothing twice."""
+"""After a lost connection the outcome of a write is unknown: the controller finds out, and writes nothing twice."""
 
 from __future__ import annotations
 

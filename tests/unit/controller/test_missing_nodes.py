@@ -1,4 +1,4 @@
-"""A store that an earlier version made lacks the nodes of newer parts; a start adds them."""
+"""A store of an earlier version lacks the nodes of newer features; a start adds them."""
 
 from __future__ import annotations
 

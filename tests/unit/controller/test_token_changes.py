@@ -1,4 +1,4 @@
-"""Delegation tokens: made, renewed, ended, each refusal with Kafka's code."""
+"""Delegation tokens: create, renew, expire, each refusal with Kafka's code."""
 
 from __future__ import annotations
 

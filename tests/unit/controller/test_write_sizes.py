@@ -1,4 +1,4 @@
-"""A store takes a megabyte at a time: what is asked for many things at once goes out in pieces that fit."""
+"""A store accepts a megabyte per write: large changes are split into writes that fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that dies is gone from ZooKeeper at once, not when its session times out; one that lives is left alone."""
+"""The companion ends the ZooKeeper session of a killed process at once, and never that of a live process."""
 
 from __future__ import annotations
 

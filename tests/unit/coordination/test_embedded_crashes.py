@@ -1,4 +1,4 @@
-"""The embedded store through crashes: whatever was answered is there, whatever was torn is not."""
+"""The embedded store after crashes: every acknowledged write is there, every torn write is not."""
 
 from __future__ import annotations
 

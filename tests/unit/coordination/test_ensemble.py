@@ -1,4 +1,4 @@
-"""An ensemble of three: the loss of one server, its leader even, costs no session and no write."""
+"""An ensemble of three: the loss of one server, even the leader, ends no session and loses no write."""
 
 from __future__ import annotations
 

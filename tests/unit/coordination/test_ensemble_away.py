@@ -1,4 +1,4 @@
-"""Requests while the ensemble is away do not stop the thread that makes them, nor pile up."""
+"""Requests while ZooKeeper does not answer do not block the event loop and do not pile up."""
 
 from __future__ import annotations
 

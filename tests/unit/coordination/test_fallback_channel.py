@@ -1,6 +1,6 @@
-"""A request to the controller that goes through the store: answered once, by whoever is controller, and taken away.
+"""A request to the controller through the store: answered once, by the current controller, and deleted.
 
-On virtual time, with a store of sessions: the sender's and those of two brokers that may be controller.
+On virtual time, with a store of sessions: one sender and two brokers that may be controller.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.coordination import paths
 from headrace.coordination.fallback_channel import (
-    LARGEST_LETTER_BYTES,
+    LARGEST_REQUEST_BYTES,
     ControllerChannel,
     FallbackConnection,
     FallbackRequests,
@@ -50,7 +50,7 @@ class Place:
         """Returns when no letter is left."""
         changed = asyncio.Event()
         async with asyncio.timeout(PATIENCE_S):
-            while await self.sender.children(paths.LETTERS, watch=changed.set):
+            while await self.sender.children(paths.FALLBACK_REQUESTS, watch=changed.set):
                 await changed.wait()
                 changed.clear()
 
@@ -91,7 +91,7 @@ def test_a_request_is_answered_and_deleted() -> None:
 
 def test_a_request_waits_for_the_next_controller() -> None:
     async def main(place: Place) -> None:
-        await ensure_path(place.sender, paths.LETTERS)
+        await ensure_path(place.sender, paths.FALLBACK_REQUESTS)
         asked = asyncio.create_task(place.letters.ask(b"abc", 20.0))
         await asyncio.sleep(8.0)
         place.read(2, reversed_words, always)
@@ -137,7 +137,7 @@ def test_concurrent_requests_get_their_own_answers() -> None:
 
 def test_without_a_controller_a_request_fails_and_is_deleted() -> None:
     async def main(place: Place) -> None:
-        await ensure_path(place.sender, paths.LETTERS)
+        await ensure_path(place.sender, paths.FALLBACK_REQUESTS)
         with pytest.raises(NoAnswer, match="within 3 s"):
             await place.letters.ask(b"abc", 3.0)
         await place.tidy()
@@ -147,13 +147,13 @@ def test_without_a_controller_a_request_fails_and_is_deleted() -> None:
 
 def test_a_request_too_large_for_the_store_is_an_error() -> None:
     async def main(place: Place) -> None:
-        with pytest.raises(Unreachable, match=f"{LARGEST_LETTER_BYTES + 1} bytes is too large"):
-            await place.letters.ask(b"a" * (LARGEST_LETTER_BYTES + 1), 3.0)
-        with pytest.raises(Unreachable, match="takes no letters"):  # nobody was ever controller here
+        with pytest.raises(Unreachable, match=f"{LARGEST_REQUEST_BYTES + 1} bytes is too large"):
+            await place.letters.ask(b"a" * (LARGEST_REQUEST_BYTES + 1), 3.0)
+        with pytest.raises(Unreachable, match="takes no fallback requests"):  # nobody was ever controller here
             await place.letters.ask(b"abc", 3.0)
 
         async def much(_: bytes) -> bytes:
-            return b"a" * (LARGEST_LETTER_BYTES + 1)
+            return b"a" * (LARGEST_REQUEST_BYTES + 1)
 
         place.read(2, much, always)
         await asyncio.sleep(1.0)

@@ -1,4 +1,4 @@
-"""zookeeper.set.acl: everyone may look, only the cluster's own user may change."""
+"""zookeeper.set.acl: every client may read, only the cluster's own user may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kazoo says while ZooKeeper is away."""
+"""kazoo's log messages while ZooKeeper does not answer."""
 
 from __future__ import annotations
 

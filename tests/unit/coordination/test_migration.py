@@ -1,4 +1,4 @@
-"""The state of a broker that stood alone moves to ZooKeeper: all of it, whatever the move was interrupted by."""
+"""The state of a standalone broker moves to ZooKeeper completely, also after an interrupted move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A starting broker asks its store again while the connection comes and goes, and gives up with a sentence."""
+"""A starting broker repeats its requests while the connection breaks, and fails with a clear message."""
 
 from __future__ import annotations
 

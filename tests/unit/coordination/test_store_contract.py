@@ -1,4 +1,4 @@
-"""What both stores promise: the same operations, versions, faults and watches."""
+"""The contract of both stores: the same operations, versions, faults and watches."""
 
 from __future__ import annotations
 

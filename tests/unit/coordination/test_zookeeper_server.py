@@ -1,4 +1,4 @@
-"""Which ZooKeeper server is started: an installation that was named, else the one that pyspark carries."""
+"""Which ZooKeeper server is started: the one in ZOOKEEPER_HOME, else the one in pyspark."""
 
 from __future__ import annotations
 

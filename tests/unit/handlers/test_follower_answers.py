@@ -1,4 +1,4 @@
-"""What a follower answers about its replica, and what everybody is told of partitions and brokers that are away."""
+"""Answers of a follower about its replica, and answers about partitions without a leader and stopped brokers."""
 
 from __future__ import annotations
 

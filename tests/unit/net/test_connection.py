@@ -1,4 +1,4 @@
-"""Frames in, answers out: what a client sees of one connection, without TLS and through it."""
+"""One connection as a client sees it, without TLS and with TLS."""
 
 from __future__ import annotations
 

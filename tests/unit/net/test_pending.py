@@ -1,4 +1,4 @@
-"""Answers that somebody gives by a call: what the client of a connection sees of them."""
+"""Pending answers: order, overlap, drop and failure, as a client sees them."""
 
 from __future__ import annotations
 

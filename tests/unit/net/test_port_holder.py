@@ -1,4 +1,4 @@
-"""A port that is taken is explained: by a server, or by an outgoing connection that the system gave it to."""
+"""The explanation of a port in use: by a server, or by an outgoing connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers leave whole and in order, in whatever pieces they came and the socket takes them."""
+"""Answers are sent whole and in order, independent of the pieces that the socket takes."""
 
 from __future__ import annotations
 

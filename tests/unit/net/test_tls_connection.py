@@ -1,4 +1,4 @@
-"""TLS connections: principals, deadlines, half a hello, half a record, and clients that speak something else."""
+"""TLS connections: principals, deadlines, incomplete handshakes and records, and clients without TLS."""
 
 from __future__ import annotations
 

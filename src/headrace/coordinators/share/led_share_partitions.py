@@ -127,7 +127,7 @@ class LedSharePartitions:
         return name
 
     def check_partition(self, partition: tuple[uuid.UUID, int]) -> None:
-        """Whether anybody leads it. Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
+        """Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION."""
         name = self.check_topic(partition[0])
         if self._view.current.partition(name, partition[1]) is None:
             raise UnknownPartition(f"{name} has no partition {partition[1]}")

@@ -65,7 +65,7 @@ class DeleteRecords(Handler):
             target = partition.delete_records_before(asked.offset)
             code = await partition.wait_deleted(target, timeout_ms)
             if code is not ErrorCode.none:
-                raise Refused(code, f"{topic}-{index}: not every replica has let go")
+                raise Refused(code, f"{topic}-{index}: not every replica has deleted the records")
         except Fault as fault:
             return {"partition_index": index, "low_watermark": -1, "error_code": int(fault.code)}
         return {"partition_index": index, "low_watermark": partition.low_watermark, "error_code": 0}

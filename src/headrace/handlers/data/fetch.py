@@ -79,7 +79,7 @@ class ReadResult:
 
     fetched: list[tuple[SessionPartition, FetchedPartition]]
     size_bytes: int
-    # A fault, a divergence or a better replica: the client must hear of it now.
+    # A fault, a divergence or a better replica: the client must get it now.
     is_urgent: bool
     readable: list[Partition]
 

@@ -50,7 +50,7 @@ def fallback_service(table: HandlerTable, listener: str) -> Serve:
                 now_ms=time.time_ns() // 1_000_000,
             )
         except Refused as refused:
-            logger.warning("a letter was not served: %s", refused.message)
+            logger.warning("a fallback request was not served: %s", refused.message)
             return b""
 
     return serve

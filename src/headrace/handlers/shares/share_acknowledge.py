@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79, versions 1–2): records are done with, given back, refused, or needed longer (KIP-932).
+"""ShareAcknowledge (key 79, versions 1–2): accepts, releases or rejects records, or renews their locks (KIP-932).
 
 v2 renewal of locks (KIP-1222). Answered when the outcome is durable.
 """

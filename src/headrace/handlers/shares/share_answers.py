@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge share: how they are served, refused and answered, who leads a partition now."""
+"""Common part of ShareFetch and ShareAcknowledge: serving, refusing, answers, and the current leader of a partition."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ShareFetch (key 78, versions 1–2): acquires records of share partitions (KIP-932).
 
 v2 acquire mode (strict record limit) and renewal of locks (KIP-1206, KIP-1222)
-Acknowledgements may ride along; their outcome is told apart from the fetch's.
+The request may carry acknowledgements; the answer has separate errors for them.
 """
 
 from __future__ import annotations

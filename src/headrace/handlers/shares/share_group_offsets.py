@@ -1,4 +1,4 @@
-"""Where share groups stand, for administrators (KIP-932, KIP-1226): 90 describe, 91 alter, 92 delete."""
+"""Offsets of share groups, for administrators (KIP-932, KIP-1226): 90 describe, 91 alter, 92 delete."""
 
 from __future__ import annotations
 

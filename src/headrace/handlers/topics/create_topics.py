@@ -2,8 +2,7 @@
 
 v2  throttling · v4 defaults for partitions and replication factor by -1 (KIP-464) · v5 flexible, configs in the answer
 (KIP-525) · v6 quotas on partition changes · v7 topic ids
-Served by the controller; any broker takes it and sends it on. A timeout of 0 creates nothing and says so, as Kafka
-does.
+Served by the controller; any broker forwards it. A timeout of 0 creates nothing and returns an error, as in Kafka.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Metadata (key 3, versions 0–13): who the brokers are, and who leads which partition.
+"""Metadata (key 3, versions 0–13): the brokers of the cluster, and the leader of each partition.
 
 v0  empty list = all topics (null from v1) · v4 auto-creation can be declined (KIP-204) · v5 offline replicas
 v7  leader epoch · v8 authorised operations · v9 flexible · v10 topic ids · v12 topics by id · v13 top-level error
-A topic that does not exist is created on asking when `auto.create.topics.enable` and the client allow it; the answer
-does not wait for that: it says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again, as with Kafka. Answers about
-existing topics are kept, encoded, until the cluster image changes.
+A missing topic is created if `auto.create.topics.enable` and the client allow it. The answer does not wait for that: it
+is UNKNOWN_TOPIC_OR_PARTITION, and the client retries, as with Kafka. Encoded answers about existing topics are cached
+until the cluster image changes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One partition as Metadata and DescribeTopicPartitions show it to a client of a listener. The latter has no error for
-a partition without a leader: there the leader says it."""
+"""One partition in the answers of Metadata and DescribeTopicPartitions, for a client of a listener. The latter has no
+error for a partition without a leader: only its leader is -1."""
 
 from __future__ import annotations
 

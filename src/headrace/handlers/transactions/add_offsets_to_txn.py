@@ -1,8 +1,8 @@
-"""AddOffsetsToTxn (key 25, versions 0–4): the offsets of a group join a transaction.
+"""AddOffsetsToTxn (key 25, versions 0–4): adds the offsets of a group to a transaction.
 
 v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE (KIP-890)
-What joins is the partition of `__consumer_offsets` that holds the group, or will: clients ask this before they look for
-the group's coordinator, which is when that topic comes into being.
+It adds the group's partition of `__consumer_offsets`, which may not exist yet: clients send this request before
+FindCoordinator, which creates that topic.
 """
 
 from __future__ import annotations

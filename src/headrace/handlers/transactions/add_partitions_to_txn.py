@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (key 24, versions 0–5): partitions join a transaction, or a leader asks whether they have.
+"""AddPartitionsToTxn (key 24, versions 0–5): adds partitions to a transaction, or verifies them for a leader.
 
 v0–3 from producers, one transaction each · v2 PRODUCER_FENCED · v3 flexible
 v4 from brokers, many transactions, verify-only (KIP-890 part 1) · v5 TRANSACTION_ABORTABLE

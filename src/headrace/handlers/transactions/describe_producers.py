@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61, version 0): who writes to a partition with a producer id, and in which transaction."""
+"""DescribeProducers (key 61, version 0): active producers of a partition and their transactions."""
 
 from __future__ import annotations
 

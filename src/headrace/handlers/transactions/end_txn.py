@@ -1,7 +1,7 @@
 """EndTxn (key 26, versions 0–5): commit or abort; answered when the outcome can no longer change.
 
 v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE
-v5 the answer carries the producer id and epoch to go on with (KIP-890 part 2: transaction.version 2)
+v5 the answer carries the next producer id and epoch (KIP-890 part 2: transaction.version 2)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PRODUCER_FENCED came late to the protocol: older versions of a request are told INVALID_PRODUCER_EPOCH instead."""
+"""Error code of a fenced producer: PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH in older versions of a request."""
 
 from __future__ import annotations
 

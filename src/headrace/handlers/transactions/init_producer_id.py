@@ -1,8 +1,8 @@
 """InitProducerId (key 22, versions 0–5): a producer id, and with a transactional id also its epoch.
 
-v0–1 · v2 flexible · v3 the producer's present id and epoch, to recover from errors (KIP-360) · v4 PRODUCER_FENCED
+v0–1 · v2 flexible · v3 the producer's current id and epoch, to recover from errors (KIP-360) · v4 PRODUCER_FENCED
 v5 TRANSACTION_ABORTABLE (KIP-890)
-Not done: v6, two-phase commit with an outside coordinator (KIP-939), which Kafka itself does not enable.
+Not implemented: v6, two-phase commit with an external coordinator (KIP-939), which Kafka itself does not enable.
 """
 
 from __future__ import annotations

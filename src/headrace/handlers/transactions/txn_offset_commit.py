@@ -1,8 +1,8 @@
-"""TxnOffsetCommit (key 28, versions 0–5): offsets that count when their transaction commits.
+"""TxnOffsetCommit (key 28, versions 0–5): offsets that take effect when their transaction commits.
 
 v2 leader epoch · v3 flexible, member, generation and instance of the consumer (KIP-447) · v4 TRANSACTION_ABORTABLE
-v5 the offsets join the transaction by being committed (KIP-890 part 2)
-Before v2 a loading coordinator is told as one that is not available: those clients fail on the former (KAFKA-7296).
+v5 the commit adds the group's partition to the transaction (KIP-890 part 2)
+Before v2 the error of a loading coordinator is COORDINATOR_NOT_AVAILABLE: old clients fail on the other (KAFKA-7296).
 """
 
 from __future__ import annotations

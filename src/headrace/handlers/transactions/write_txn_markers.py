@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27, versions 1–2): a transaction coordinator (or an administrator) ends a transaction here.
 
 v1 flexible · v2 the transaction version of the marker
-For brokers, where they have a listener of their own (`replica_only`).
+Only for brokers, if they have a listener of their own (`replica_only`).
 """
 
 from __future__ import annotations

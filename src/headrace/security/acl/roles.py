@@ -3,8 +3,8 @@
 Kafka has no API for roles, so membership is an ACL too: an entry with operation ALL on the literal resource
 `User:Role:name` (resource type USER, name `Role:name`) makes its principal a member of the role. It means that the
 principal may act as `Role:name`. So every Kafka client can manage roles, membership may depend on the client's address,
-a DENY excludes a member, and one store holds everything. A wildcard or a prefix makes nobody a member: such ACLs may
-be about delegation tokens of users. Roles do not nest.
+a DENY excludes a member, and one store holds everything. A wildcard or a prefix makes no principal a member: such ACLs
+may be about delegation tokens of users. Roles do not nest.
 """
 
 from __future__ import annotations

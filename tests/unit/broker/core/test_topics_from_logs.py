@@ -1,4 +1,4 @@
-"""Topics made from logs: everything that is on disk is served, and nothing that a store knows better is changed."""
+"""Topics rebuilt from logs: every log on disk is served, and topics of the store keep their settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user reads whose security settings cannot be used."""
+"""Error messages for unusable security settings."""
 
 from __future__ import annotations
 

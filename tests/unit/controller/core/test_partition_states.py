@@ -1,4 +1,4 @@
-"""How a partition's state moves: who may lead, who stays eligible, when epochs move."""
+"""State transitions of a partition: leaders, eligible replicas, epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas move while everything runs: what is added, what leaves, and who is kept because nobody else has the data."""
+"""Reassignments: which replicas are added and removed, and which stay because no other replica has the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader that is cut off from its followers asks for another one: who gets the partition, and where it stays."""
+"""A leader that cannot reach its followers asks for another leader: who is elected, and when the leader stays."""
 
 from __future__ import annotations
 

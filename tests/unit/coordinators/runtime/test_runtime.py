@@ -1,4 +1,4 @@
-"""What the runtime promises: a reply never before its records are committed, and a state that is what the log says."""
+"""The coordinator runtime: a reply never comes before its records are committed, and the state equals the log."""
 
 from __future__ import annotations
 

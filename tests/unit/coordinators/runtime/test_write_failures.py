@@ -1,4 +1,4 @@
-"""Writes that fail, are refused or never committed: what the runtime tells those who wait, and what it forgets."""
+"""Writes that fail, are refused or never committed: the errors of waiting callers, and the state afterwards."""
 
 from __future__ import annotations
 

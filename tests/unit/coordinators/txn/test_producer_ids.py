@@ -1,4 +1,4 @@
-"""Producer ids come from blocks of the controller and are never given out twice."""
+"""Producer ids come from blocks of the controller and are never allocated twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A follower's session looks only where something moved, and misses nothing."""
+"""A follower's session checks only changed partitions, and misses none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions: named once, then only what changes."""
+"""Incremental fetch sessions: the client sends its partitions once, then only changes."""
 
 from __future__ import annotations
 

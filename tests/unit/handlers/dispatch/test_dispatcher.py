@@ -1,4 +1,4 @@
-"""From a frame to a handler and back: what a client gets, also when something is wrong."""
+"""The dispatcher: the answer of a client, also after a fault or a malformed request."""
 
 from __future__ import annotations
 

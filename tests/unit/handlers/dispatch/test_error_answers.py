@@ -1,4 +1,4 @@
-"""Every API whose answer has an error code at its top can be refused, in every version, from its schema alone."""
+"""Every API with a top-level error code has an error answer in every version, from its schema alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins on real connections: what a client sees, and what a connection may do before and after."""
+"""Logins on real connections: the answers, and the requests that are allowed before and after."""
 
 from __future__ import annotations
 

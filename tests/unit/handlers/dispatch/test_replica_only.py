@@ -1,4 +1,4 @@
-"""What only brokers may ask is refused where clients come, and nothing else is."""
+"""Requests of brokers are refused on client listeners, and no other request is."""
 
 from __future__ import annotations
 

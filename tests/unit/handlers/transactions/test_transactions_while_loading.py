@@ -1,4 +1,4 @@
-"""What administrators of transactions hear while a coordinator loads its log, and when it has."""
+"""DescribeTransactions and ListTransactions while a coordinator loads its log, and afterwards."""
 
 from __future__ import annotations
 

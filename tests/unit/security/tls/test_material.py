@@ -1,4 +1,4 @@
-"""Keys and certificates from every place that the settings can name, and what is said about bad ones."""
+"""Keys and certificates from every source that the settings allow, and the errors for bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener offers, and which new certificates it takes while it runs."""
+"""Versions and suites of a listener, and which new certificates it accepts while it runs."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class Acquisition:
                 break
         self._tell(told)
 
-    # --- what was out with nobody ---------------------------------------------------------------------------------
+    # --- new records ----------------------------------------------------------------------------------------------
 
     def _new(self, first: int, last: int, limit: int) -> None:
         """Offsets without a portion: beyond the end offset, or acquired under an earlier leader."""

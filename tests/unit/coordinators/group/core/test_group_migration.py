@@ -1,4 +1,4 @@
-"""Groups that change between the classic and the consumer protocol while they live (KIP-848)."""
+"""Groups that migrate between the classic and the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 

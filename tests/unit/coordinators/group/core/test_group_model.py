@@ -1,4 +1,6 @@
-"""Random histories of groups: no partition has two readers, no stale commit lands, no offset goes back by itself."""
+"""Random histories of groups: no partition has two readers, no stale commit is accepted, no offset goes back by
+itself.
+"""
 
 from __future__ import annotations
 

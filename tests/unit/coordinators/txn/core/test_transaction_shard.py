@@ -1,4 +1,4 @@
-"""A shard of transactions: what it writes, when it asks for markers, what it does by itself as time passes."""
+"""A shard of transactions: its records, when it sends markers, and what it does on timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every step a transaction may take, and every request that must be refused, for both protocols."""
+"""Every transition of a transaction and every refused request, for both protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic groups: joining, syncing, leaving, dying, and static members, on virtual time."""
+"""Classic groups on virtual time: join, sync, leave, expiry of members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Static members of classic groups (KIP-345): they come back, are away, take places over, on virtual time."""
+"""Static members of classic groups (KIP-345) on virtual time: restart, absence, fencing."""
 
 from __future__ import annotations
 

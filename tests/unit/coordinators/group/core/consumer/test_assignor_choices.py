@@ -1,4 +1,6 @@
-"""Among equally fair targets the one that Apache Kafka 4.3.0 chose when it was asked (see tests/differential)."""
+"""Among equally balanced targets the assignors choose the one that Apache Kafka 4.3.0 chose (see
+tests/differential).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups of the new protocol (KIP-848), on virtual time: joining, reconciling, leaving, fencing, regexes."""
+"""Consumer groups (KIP-848) on virtual time: join, reconciliation, leave, fencing, regular expressions."""
 
 from __future__ import annotations
 

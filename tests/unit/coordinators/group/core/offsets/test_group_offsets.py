@@ -1,4 +1,4 @@
-"""Offsets: who may commit, what a reader sees, transactions, deletion and expiry, on virtual time."""
+"""Committed offsets on virtual time: rights to commit, visibility, transactions, deletion and expiry."""
 
 from __future__ import annotations
 
