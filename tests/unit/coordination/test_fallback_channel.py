@@ -157,7 +157,7 @@ def test_a_request_too_large_for_the_store_is_an_error() -> None:
 
         place.read(2, much, always)
         await asyncio.sleep(1.0)
-        with pytest.raises(NoAnswer, match="no answer that fits"):
+        with pytest.raises(NoAnswer, match="answer is too large"):
             await place.letters.ask(b"abc", 3.0)
 
     on_virtual_time(main)

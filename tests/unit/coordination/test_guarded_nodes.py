@@ -49,7 +49,7 @@ def test_every_client_reads_guarded_nodes_and_only_the_cluster_changes_them(serv
             {"zookeeper.set.acl": "false", "zookeeper.digest.user": ""},
         ):
             somebody = await open_zookeeper(load_broker_config({**settings, **wrong}))
-            with pytest.raises(StoreFailed, match=r"/a: .*zookeeper\.digest\.user and .* must be those"):
+            with pytest.raises(StoreFailed, match=r"/a: .*zookeeper\.digest\.user and .* must name the user"):
                 await somebody.set("/a", b"4")
             await somebody.close()
         await one.close()
