@@ -17,7 +17,7 @@ US, OTHER, THIRD = 1, 2, 3
 
 
 def image(version: int, leader: int, alone: int = US) -> ClusterImage:
-    """Topic `t` has a partition that others can lead and one that nobody but us holds."""
+    """Topic `t` has a partition that others can lead and one that only this broker has."""
     moved = PartitionInfo(leader, version, version, (OTHER, THIRD) if leader != US else (US, OTHER), (US, OTHER, THIRD))
     kept = PartitionInfo(alone, 0, 0, (alone,), (alone,))
     topic = TopicInfo("t", uuid.UUID(int=7), (moved, kept))

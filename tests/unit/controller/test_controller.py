@@ -286,7 +286,7 @@ def test_a_replaced_controller_writes_nothing(tmp_path: Path) -> None:
             await cluster.controller.create_topics([NewTopic("a")])
         assert await cluster.store.children(paths.TOPICS) == []
         assert not cluster.controller.is_active
-        # It finds out, and with nobody else around wins the next election.
+        # It detects that, and as the only candidate wins the next election.
         await active(cluster)
         assert cluster.image.controller_epoch == 100
         assert (await cluster.controller.create_topics([NewTopic("a")]))[0].error is NONE
@@ -317,8 +317,8 @@ CONTROLLERS_WRITES: dict[str, Callable[[Opened], Awaitable[object]]] = {
 def test_every_write_of_the_controller_is_fenced_by_its_epoch(
     tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is asked of one that was replaced, feature levels included: nothing is stored, and the cause is told.
-    The same with the office in hand is stored, every step of it under the check."""
+    """Every operation of a replaced controller, feature levels included: nothing is stored, and the error has the
+    cause. The same with the office in hand is stored, every step of it under the check."""
     monkeypatch.setattr(writes, "OPS_PER_MULTI", 20)
     written: list[list[Op]] = []
 

@@ -21,7 +21,7 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 
 class LossyStore(EmbeddedStore):
-    """Loses the connection before or after the next writes, as told."""
+    """Loses the connection before or after the next writes, as the test sets it."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)

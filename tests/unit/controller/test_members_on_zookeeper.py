@@ -70,7 +70,7 @@ class Member:
         await self.store.close()
 
     def end_session(self) -> None:
-        """As the ensemble would, had it not heard of this broker for long enough."""
+        """Ends the session as the ensemble does after the session timeout."""
         thief = KazooClient(
             hosts=self.store._client.hosts and ",".join(f"{h}:{p}" for h, p in self.store._client.hosts)
         )

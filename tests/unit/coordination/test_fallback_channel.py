@@ -47,7 +47,7 @@ class Place:
         self.reading.append(asyncio.create_task(reader.run()))
 
     async def tidy(self) -> None:
-        """Returns when no letter is left."""
+        """Returns when no fallback request is left."""
         changed = asyncio.Event()
         async with asyncio.timeout(PATIENCE_S):
             while await self.sender.children(paths.FALLBACK_REQUESTS, watch=changed.set):
@@ -149,7 +149,7 @@ def test_a_request_too_large_for_the_store_is_an_error() -> None:
     async def main(place: Place) -> None:
         with pytest.raises(Unreachable, match=f"{LARGEST_REQUEST_BYTES + 1} bytes is too large"):
             await place.letters.ask(b"a" * (LARGEST_REQUEST_BYTES + 1), 3.0)
-        with pytest.raises(Unreachable, match="takes no fallback requests"):  # nobody was ever controller here
+        with pytest.raises(Unreachable, match="takes no fallback requests"):  # there was never a controller
             await place.letters.ask(b"abc", 3.0)
 
         async def much(_: bytes) -> bytes:
@@ -164,7 +164,7 @@ def test_a_request_too_large_for_the_store_is_an_error() -> None:
 
 
 def test_an_answer_lost_by_the_store_is_written_again() -> None:
-    """The controller is cut off from the store while it answers; the letter is still there when it is back."""
+    """The controller is cut off from the store while it answers; the request is still there when it is back."""
 
     async def main(place: Place) -> None:
         served = 0

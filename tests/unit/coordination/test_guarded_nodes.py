@@ -118,7 +118,7 @@ def test_credentials_in_nodes_that_everyone_reads_are_warned_about(
 
 
 def test_an_existing_chroot_works_under_a_parent_without_create_rights(server: ZooKeeperServer) -> None:
-    """Its administrator made it, and lets nobody make others beside it."""
+    """An administrator created the chroot, and allows no other nodes beside it."""
     owner = make_digest_acl("admin", "secret", all=True)
     admin = KazooClient(hosts=server.connect, auth_data=[("digest", "admin:secret")])
     admin.start(15)

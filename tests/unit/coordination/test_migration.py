@@ -63,7 +63,7 @@ def tree_of(directory: Path) -> Tree:
 def test_topics_settings_and_ids_move_to_the_cluster(tmp_path: Path) -> None:
     async def use() -> None:
         before = await stood_alone(tmp_path / "own", topics=300)  # more changes than are kept
-        # Any empty store will do for the ensemble's part.
+        # Any empty store can play the ensemble.
         target = EmbeddedStore(tmp_path / "ensemble")
         await move_to_ensemble(tree_of(tmp_path / "own"), target, 1)
         assert await target.exists(paths.INCOMING) is None

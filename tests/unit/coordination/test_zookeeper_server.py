@@ -39,7 +39,7 @@ def test_without_a_server_the_error_names_both_solutions(monkeypatch: pytest.Mon
 
 
 def test_data_is_served_by_one_server_at_a_time_and_free_when_its_process_ends(tmp_path: Path) -> None:
-    """The lock is the process's, not ours: it holds when whoever started the server is gone."""
+    """The server's process holds the lock, also after its parent has ended."""
     config = tmp_path / "zookeeper.properties"
     config.write_text(f"dataDir={tmp_path / 'data'}\nclientPort=0\n")
     lock = hold_data(config)

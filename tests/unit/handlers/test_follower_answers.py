@@ -22,7 +22,7 @@ from tests.unit.replication.test_partitions import EPOCH, TOPIC_ID, Setting, els
 LATEST = -1
 CONSUMER, DEBUGGER = -1, -2
 HERE = 3  # the leader epoch of what is followed here
-# (current leader epoch that the asker names, what it is told)
+# (current leader epoch of the request, error)
 EPOCHS = [
     (-1, ErrorCode.not_leader_or_follower),
     (HERE, ErrorCode.not_leader_or_follower),

@@ -45,7 +45,7 @@ def test_small_large_and_file_pieces_arrive_in_order_through_a_narrow_socket(see
                 queue.push_all([piece, Slice(file, 100, size)])  # type: ignore[list-item]
                 expected += piece + content[100 : 100 + size]
             if chance.random() < 0.3:
-                # Sometimes nobody reads for a while, and the next answer meets a full socket.
+                # Sometimes the client does not read for a while, and the next answer meets a full socket.
                 queue.flush(ours)
                 if chance.random() < 0.8:
                     _take(theirs, received)

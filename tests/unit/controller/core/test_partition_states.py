@@ -157,7 +157,7 @@ def test_without_unclean_elections_a_leader_has_all_committed_records(
 
 
 def test_the_last_in_sync_replica_keeps_leading_while_it_stops() -> None:
-    """Whatever else changes meanwhile: nobody else could."""
+    """Also after other changes: no other replica could lead."""
     leaving = ElectionRules(can_lead=lambda _: False, may_stay=lambda broker: broker == 1)
     info = PartitionInfo(1, 5, 7, (1,), (1, 2), adding=(2,))
     state = settle(info, leaving, replicas=(1,), adding=())

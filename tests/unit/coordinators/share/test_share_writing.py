@@ -30,7 +30,7 @@ KEY = ShareKey("g", uuid.UUID(int=7), 0)
 
 
 class Coordinator:
-    """Writes when it is told to, or refuses."""
+    """Writes or refuses, as the test sets it."""
 
     def __init__(self) -> None:
         self.written: list[tuple[ShareProgress, list[StateBatch]]] = []

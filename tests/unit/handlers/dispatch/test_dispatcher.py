@@ -101,7 +101,7 @@ def test_a_client_over_its_request_quota_gets_a_throttle_time(version: int) -> N
         assert (correlation_id, answer.error_code) == (77, 0)
         waits.append(codec.millis(answer.throttle_time))
     assert max(waits) > 0
-    # Where the field is not the first one, the client is muted without being told.
+    # If the field is not the first one, the client is muted without a throttle time in the answer.
     assert codec.throttle_time_at(0, 9) is None and codec.throttle_time_at(3, 2) is None
 
 

@@ -35,7 +35,8 @@ def test_a_classic_group_is_upgraded_and_downgraded() -> None:
     driver = GroupDriver()
     classic = classic_member_with_everything(driver)
 
-    # A member of the new protocol joins: the group goes over, the classic member keeps what it has until it rejoins.
+    # A member of the new protocol joins: the group is upgraded, the classic member keeps its partitions until it
+    # rejoins.
     joined = driver.beat("n", 0)
     assert isinstance(driver.shard.groups["g"], ConsumerGroup)
     assert joined.epoch == 2 and joined.assignment == {}
@@ -57,7 +58,7 @@ def test_a_classic_group_is_upgraded_and_downgraded() -> None:
     driver.reload()
     assert driver.heartbeat(classic, 2) is ErrorCode.none
 
-    # The last member of the new protocol leaves: the group goes back and rebalances.
+    # The last member of the new protocol leaves: the group is downgraded and rebalances.
     driver.beat("n", -1)
     group = driver.shard.groups["g"]
     assert isinstance(group, ClassicGroup) and group.state is ClassicState.PREPARING_REBALANCE
@@ -141,7 +142,7 @@ def test_a_classic_member_that_joined_must_fetch_its_assignment() -> None:
 def test_the_last_static_member_of_the_new_protocol_returns_as_a_classic_one(
     topics: tuple[str, ...], rebalances: bool
 ) -> None:
-    """The group goes back with it: with the target it had, or with a rebalance when that target is out of date."""
+    """The group is downgraded: with its target, or with a rebalance when that target is out of date."""
     driver = GroupDriver(image=image_of(orders=4, more=2))
     assert driver.beat("n", 0, instance_id="i").assignment == {ORDERS: frozenset(range(4))}
     driver.beat("n", -2, instance_id="i")
@@ -203,7 +204,7 @@ def test_a_classic_member_rejoins_only_after_a_new_target() -> None:
 
 
 def test_a_commit_in_flight_is_accepted_for_partitions_to_revoke() -> None:
-    """Of either protocol: until it says that it let go, nobody else reads the partition (KIP-1251)."""
+    """For both protocols: no other member reads the partition until this one has revoked it (KIP-1251)."""
     driver = GroupDriver()
     classic = classic_member_with_everything(driver)
     driver.beat("n", 0)
@@ -237,7 +238,7 @@ def test_a_classic_member_that_returns_to_an_empty_consumer_group_starts_again()
 
 
 def test_a_static_member_changes_its_protocol_without_a_rebalance() -> None:
-    """It reads what it read: the group goes over at the epoch that its generation was."""
+    """It keeps its partitions: the group is upgraded, and the generation becomes its epoch."""
     driver = GroupDriver()
     first = driver.join("a", instance_id="i")
     driver.advance(3_100)
@@ -250,7 +251,7 @@ def test_a_static_member_changes_its_protocol_without_a_rebalance() -> None:
 
 
 def test_a_downgraded_group_rebalances_after_a_change_of_coordinator() -> None:
-    """What the member that left had is given to the others by whoever coordinates the group next."""
+    """The next coordinator reassigns the partitions of the member that left."""
     driver = GroupDriver()
     driver.beat("n", 0)
     rejoin(driver, "c", "classic", (), -1)
@@ -271,7 +272,7 @@ def test_a_policy_sets_the_direction_of_migration(policy: str) -> None:
         assert refused.code is ErrorCode.group_id_not_found
     assert isinstance(driver.shard.groups["g"], ConsumerGroup) == (policy in ("upgrade", "bidirectional"))
 
-    # Classic members may join a consumer group under any policy; when the last new one goes, it may have to stay one.
+    # Classic members may join a consumer group under any policy; a policy may forbid its downgrade.
     driver.beat("n", 0, group="h")
     driver.join("c", group="h", member="classic")
     driver.beat("n", -1, group="h")

@@ -20,7 +20,7 @@ NAMES = [f"m{i}" for i in range(5)]
 
 
 class Client:
-    """What a consumer of the new protocol knows: it reads what it was told to, and drops it when told off."""
+    """A consumer of the new protocol: it reads its assigned partitions, and drops revoked ones."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -45,7 +45,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
         try:
             said: dict[str, object] = {"owned": {ORDERS: frozenset(client.owned)} if client.owned else {}}
             if client.lost_answer:
-                # As clients do: after a lost answer everything is said again, and so everything is told again.
+                # As clients do: after a lost answer the next request is a full one, and so is its answer.
                 said |= {"rebalance_timeout_ms": 60_000, "topic_names": ("orders",)}
             reply = self.driver.beat(name, client.epoch, **said)  # type: ignore[arg-type]
         except Refused as refused:
@@ -83,7 +83,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
         self.driver.advance(20_000)
         for name in list(self.silent_ms):
             self.silent_ms[name] += 20_000
-            # A client that has not been heard for its session stops reading by itself.
+            # A client without an answer for its session timeout stops reading by itself.
             if self.silent_ms[name] >= 40_000 and name in self.clients:
                 self.clients[name] = Client()
 

@@ -25,7 +25,7 @@ AGAIN = (ErrorCode.rebalance_in_progress, ErrorCode.not_coordinator)
 
 
 class Reader:
-    """What every client knows: who has not heard anything for its session stops reading by itself, and joins again."""
+    """A client: without an answer for its session timeout it stops reading and joins again."""
 
     session_ms = 0
 
@@ -75,7 +75,7 @@ class NewMember(Reader):
 
 
 class OldMember(Reader):
-    """`keeps`: a cooperative one goes on reading while it joins; an eager one gives everything up before it does."""
+    """`keeps`: a cooperative member reads while it joins; an eager one revokes everything before."""
 
     session_ms = 9_000
     tokens = 0
@@ -155,7 +155,7 @@ class OldMember(Reader):
 
 
 def shares(reply: JoinReply) -> list[tuple[str, bytes]]:
-    """As a cooperative leader: who says that it reads something keeps it, the rest goes to who has least."""
+    """As a cooperative leader: members keep their partitions, the rest goes to the members with the fewest."""
     held: dict[str, list[int]] = {}
     for member in reply.members:
         read = consumer_protocol.read_subscription(member.metadata)

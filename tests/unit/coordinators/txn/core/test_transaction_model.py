@@ -35,7 +35,7 @@ TIMEOUT_MS = 5_000
 
 
 class QueuedMarkers:
-    """Markers that somebody else delivers, in any order."""
+    """Markers that the test delivers, in any order."""
 
     def __init__(self) -> None:
         self.open: dict[Transaction, set[TopicPartition]] = {}
@@ -239,7 +239,7 @@ class Transactions(RuleBasedStateMachine):
         if self.version >= 2 and again_later:
             self.late.append(request)
         if answer.error is not ErrorCode.none:
-            # Timed out and aborted meanwhile: the producer begins anew.
+            # Timed out and aborted meanwhile: the producer starts again.
             assert answer.error in (ErrorCode.producer_fenced, ErrorCode.invalid_txn_state), answer
             assert self.number not in self.committed
             self.aborted.add(self.number)
@@ -252,7 +252,7 @@ class Transactions(RuleBasedStateMachine):
         if self.version >= 2:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         elif self.must_abort:
-            # A classic producer with batches of unknown fate takes a new epoch before it goes on.
+            # A classic producer with batches of unknown outcome takes a new epoch before it continues.
             self._finish_markers()
             self._initialise((self.producer_id, self.epoch))
         self._next_transaction()

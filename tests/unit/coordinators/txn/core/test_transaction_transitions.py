@@ -128,7 +128,7 @@ def test_an_abort_by_the_coordinator_switches_to_a_new_id_when_epochs_run_out() 
     assert (fenced.after.producer_id, fenced.after.producer_epoch) == (70, MAX_EPOCH)
     over = completed(fenced.after, NOW)
     assert init(over).answer == Answer(ErrorCode.none, 71, 1)
-    # The fenced producer, if it was only slow: its own abort, or its recovery, is told of the new id.
+    # The fenced producer, if it was only slow: its own abort, or its recovery, returns the new id.
     ended = end_transaction(over, 70, MAX_EPOCH - 1, commit=False, client_version=2, fresh_producer_id=None, now_ms=NOW)
     assert ended.answer == Answer(ErrorCode.none, 71, 0)
     assert init(over, expected=(70, MAX_EPOCH - 1)).answer == Answer(ErrorCode.none, 71, 0)

@@ -63,7 +63,7 @@ def test_each_new_member_extends_the_first_rebalance_up_to_the_rebalance_timeout
 def test_the_first_generation_begins_at_the_same_time_as_in_kafka(
     come_at_ms: list[int], rebalance_timeout_ms: int, begins_at_ms: int
 ) -> None:
-    """The moments are those that Apache Kafka 4.3 was seen to take, rounded to its delay."""
+    """The times were measured with Apache Kafka 4.3, rounded to its delay."""
     driver = GroupDriver(GroupSettings(initial_rebalance_delay_ms=800))
     begun_ms, answered_ms = driver.now_ms, -1
     for at_ms in range(0, 5_000, 100):

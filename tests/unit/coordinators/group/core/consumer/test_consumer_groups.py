@@ -252,7 +252,7 @@ def test_a_regular_expression_subscribes_to_topics_that_the_member_may_describe(
     reply = driver.beat("a", 0, topic_names=None, topic_regex="orders-.*", visible=visible)
     assert set(reply.assignment or {}) == {topic_id("orders-eu")}
     driver.beat("b", 0, topic_names=("orders-eu",), visible=visible)
-    # A member that leaves has no rights that could count: the topics stay as they are until the next heartbeat.
+    # The rights of a leaving member do not count: the topics stay unchanged until the next heartbeat.
     driver.set_image(image_of(2, **{"orders-eu": 1, "orders-secret": 1, "orders-us": 1}))
     driver.beat("b", -1)
     assert group(driver).regexes["orders-.*"].topics == {"orders-eu"}
