@@ -28,6 +28,9 @@ EXAMPLES = [
 ]
 
 
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
 def test_every_command_has_an_example() -> None:
     without = [name for name, command in commands() if not examples(command)]
     assert without == []
@@ -43,7 +46,7 @@ ALONE = {"topics create", "topics rm", "topics grow", "groups reset", "groups rm
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[RunningBroker]:
-    with broker() as running:
+    with broker({"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}) as running:
         yield running
 
 
@@ -92,6 +95,13 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         append(dirs.create("payments", 0, uuid.uuid4()), a_batch(3))
         dirs.set_aside("payments", 0, "a test needs it", now_ms=NOW_MS)
         dirs.close()
+    if name == "acl for-pipeline":
+        subprocess.run(
+            ["headrace", "pipeline", "init", "wordcount"], env=env, cwd=home, check=True, capture_output=True
+        )
+    if name == "security add-user":
+        (home / "admin.password").write_text("sesame\n")
+        (home / "server.properties").write_text("log.dirs=data\n")
     if name == "start":
         # It prints a line when it serves, runs until SIGTERM, and exits with 0.
         stop = "server=$!; until grep -q . out; do sleep 0.1; done; kill $server; wait $server"

@@ -35,6 +35,7 @@ KAFKA = {
     "console_producer": "--topic {t} --max-block-ms 1000",
     "consumer_groups": "--describe --all-groups",
     "consumer_perf": "--topic {t} --num-records 1 --timeout 3000",
+    "delegation_tokens": "--describe",
     "delete_records": "--offset-json-file {f}",
     "e2e_latency": "--topic {t} --num-records 1 --producer-acks all --record-size 10",
     "features": "describe",
@@ -52,11 +53,20 @@ KAFKA = {
     "verifiable_producer": "--topic {t} --max-messages 1",
 }
 WITHOUT_BROKERS = {
-    "dump_log", "server_start", "server_stop", "zookeeper_start", "zookeeper_stop", "zookeeper_shell"
+    "dump_log", "server_start", "server_stop", "storage", "zookeeper_start", "zookeeper_stop", "zookeeper_shell"
 }  # fmt: skip
 # Creates its topic, as Kafka's tool does.
 CREATES_ITS_TOPIC = {"e2e_latency"}
 HEADRACE = {
+    "acl ls": "",
+    "acl add": "User:ann READ topic/orders",
+    "acl rm": "topic/orders --yes",
+    "acl explain": "--principal User:ann --operation READ --resource topic/orders",
+    "acl for-producer": "orders --principal User:ann --apply",
+    "acl for-group": "g orders --principal User:ann --apply",
+    "acl role ls": "",
+    "acl role add": "analysts User:ann",
+    "acl role rm": "analysts User:ann --yes",
     "bench produce": "-n 2",
     "bench consume": "-n 2",
     "bench latency": "-n 2",
@@ -92,7 +102,11 @@ HEADRACE = {
     "transactions end": "t --yes",
 }
 # They start Spark, or check a pipeline without a cluster. `context add` only stores an address.
-ON_SPARK = {"demo wordcount", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add"}
+ON_SPARK = {
+    "demo wordcount", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add",
+    # These read a pipeline's files first, or run until they are stopped.
+    "acl for-pipeline", "registry start",
+}  # fmt: skip
 CREATES = {"topics create"}
 
 

@@ -26,7 +26,7 @@ HEADRACE = [
     "doctor --config folder", "up --brokers 0", "pipeline init unreadable/x", "mirror run binary",
     "start --set security.inter.broker.protocol=SSL", "start --set ssl.client.auth=required",
     "start --set listener.name.plaintext.ssl.keystore.location=k.jks", "start --set cordoned.log.dirs=data",
-    "start --set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "start --set authorizer.class.name=com.example.Authorizer",
 ]  # fmt: skip
 KAFKA = [
     f"topics --create --topic big --partitions {HUGE}", "topics --describe --topic [", "topics --list --topic (a",

@@ -66,8 +66,9 @@ def test_broker_loads_a_new_certificate_file_and_keeps_open_connections(
     producer = Producer(client(broker, authority))
     producer.produce("t", b"before", on_delivery=lambda error, _: delivered.append(error))
     producer.flush(30)
-    before = shown(broker)
+    # Before `shown` opens connections of its own.
     connections = set(broker.broker.connections.connections)
+    before = shown(broker)
     authority.issue("broker")
     wait_for(lambda: shown(broker) != before, "the new certificate")
     assert shown(broker).strip() == pem(authority, "broker").strip()

@@ -7,6 +7,7 @@ import asyncio
 from headrace.cli.checks.findings import Finding, State, well
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.shown_certificate import shown_certificate
+from headrace.kernel.plurals import counted
 
 _NAME = "certificates"
 
@@ -27,4 +28,4 @@ async def certificates(client: ClusterClient) -> list[Finding]:
                     "replace the files of ssl.keystore.location: the broker takes the new ones without a restart",
                 )
             )  # fmt: skip
-    return findings or well(_NAME, f"valid for more than 30 days on {len(nodes)} of {len(nodes)} brokers")
+    return findings or well(_NAME, f"valid for more than 30 days on {counted(len(nodes), 'broker')}")

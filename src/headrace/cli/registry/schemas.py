@@ -12,8 +12,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headrace.cli.support.change_report import report_one
 from headrace.cli.support.connection import Failed, Output, Yes, sure
 from headrace.cli.support.output import Format, show, show_one
+from headrace.kernel.plurals import counted
 from headrace.registry.core.errors import RegistryError
 from headrace.registry.rest_client import RegistryClient, in_path
 
@@ -145,6 +147,7 @@ def check(
     references: References = None,
     version: Annotated[str | None, typer.Option(help="Check against this version only.")] = None,
     registry: Registry = _LOCAL,
+    output: Output = Format.TABLE,
 ) -> None:
     """Check whether a schema may become the next version. Exits with 1 if it may not, and says why.
 
@@ -155,10 +158,13 @@ def check(
         path += f"/{in_path(version)}" if version is not None else ""
         answer = client.call("POST", f"{path}?verbose=true", _request(file, type_, references or []))
         level = _level(client, subject)
+    verdict = {"subject": subject, "compatible": answer["is_compatible"], "level": level}
     if answer["is_compatible"]:
-        print(f"compatible with {subject} ({level})")
+        report_one({**verdict, "messages": []}, output, f"compatible with {subject} ({level})")
         return
-    for message in answer["messages"]:
+    if output is not Format.TABLE:
+        show_one({**verdict, "messages": answer["messages"]}, output)
+    for message in answer["messages"] if output is Format.TABLE else ():
         print(message, file=sys.stderr)
     raise Failed(f"{file}: not compatible with {subject} ({level})")
 
@@ -186,6 +192,7 @@ def diff(
     old: Annotated[str, typer.Argument(help="A version.")],
     new: Annotated[str, typer.Argument(help="Another version, or latest.")] = "latest",
     registry: Registry = _LOCAL,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show what changed between two versions of a subject.
 
@@ -194,10 +201,11 @@ def diff(
     with _asking(registry) as client:
         first, second = _version(client, subject, old), _version(client, subject, new)
     before, after = (f"{subject} version {each['version']}" for each in (first, second))
-    lines = difflib.unified_diff(
-        _readable(first).split("\n"), _readable(second).split("\n"), before, after, lineterm=""
+    lines = list(
+        difflib.unified_diff(_readable(first).split("\n"), _readable(second).split("\n"), before, after, lineterm="")
     )
-    print("\n".join(lines) or "no difference")
+    row = {"subject": subject, "old": first["version"], "new": second["version"], "difference": lines}
+    report_one(row, output, "\n".join(lines) or "no difference")
 
 
 @app.command()
@@ -207,6 +215,7 @@ def delete(
     permanent: Annotated[bool, typer.Option(help="Delete for good what is soft-deleted already.")] = False,
     yes: Yes = False,
     registry: Registry = _LOCAL,
+    output: Output = Format.TABLE,
 ) -> None:
     """Delete a subject or one of its versions. Ids stay readable until the deletion is permanent.
 
@@ -218,7 +227,9 @@ def delete(
         path = f"/subjects/{in_path(subject)}" + (f"/versions/{in_path(version)}" if version is not None else "")
         answer = client.call("DELETE", path + ("?permanent=true" if permanent else ""))
     numbers = answer if isinstance(answer, list) else [answer]
-    print(f"{'deleted for good' if permanent else 'soft-deleted'}: {subject} version {', '.join(map(str, numbers))}")
+    done = "deleted for good" if permanent else "soft-deleted"
+    row = {"subject": subject, "versions": numbers, "permanent": permanent}
+    report_one(row, output, f"{done}: {subject} version {', '.join(map(str, numbers))}")
 
 
 @app.command()
@@ -226,6 +237,7 @@ def compat(
     subject: Annotated[str | None, typer.Argument(help="A subject; without one, the global level.")] = None,
     level: Annotated[str | None, typer.Argument(help="NONE, BACKWARD, FORWARD, FULL, or one with _TRANSITIVE.")] = None,
     registry: Registry = _LOCAL,
+    output: Output = Format.TABLE,
 ) -> None:
     """Show or set the compatibility level.
 
@@ -235,7 +247,8 @@ def compat(
         path = "/config" + (f"/{in_path(subject)}" if subject is not None else "")
         if level is not None:
             client.call("PUT", path, {"compatibility": level})
-        print(client.call("GET", f"{path}?defaultToGlobal=true")["compatibilityLevel"])
+        now = client.call("GET", f"{path}?defaultToGlobal=true")["compatibilityLevel"]
+    report_one({"subject": subject, "level": now}, output, now)
 
 
 @app.command("export")
@@ -254,13 +267,14 @@ def export_(
         print(text, end="")
     else:
         file.write_text(text)
-        print(f"{len(found)} versions written to {file}")
+        print(f"{counted(len(found), 'version')} written to {file}")
 
 
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="A file that `headrace schemas export` wrote.")],
     registry: Registry = _LOCAL,
+    output: Output = Format.TABLE,
 ) -> None:
     """Read exported versions into an empty registry. Ids and versions stay the same.
 
@@ -275,4 +289,6 @@ def import_(
                 client.call("POST", path, {name: each[name] for name in each.keys() - {"subject", "guid"}})
         finally:
             client.call("PUT", "/mode", {"mode": "READWRITE"})
-    print(f"{len(versions)} versions of {len({each['subject'] for each in versions})} subjects imported")
+    subjects = len({each["subject"] for each in versions})
+    words = f"{counted(len(versions), 'version')} of {counted(subjects, 'subject')} imported"
+    report_one({"versions": len(versions), "subjects": subjects}, output, words)

@@ -10,7 +10,9 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.support.change_report import report_one
 from headrace.cli.support.connection import Failed, key_values
+from headrace.cli.support.output import Format
 
 
 class Mechanism(StrEnum):
@@ -35,6 +37,9 @@ def add_user(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Setting KEY=VALUE of the broker, for example zookeeper.connect.")
     ] = None,
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Output format: table, json or yaml.")
+    ] = Format.TABLE,
 ) -> None:
     """Add a user with a SCRAM password, or change its password, while no broker of the cluster runs.
 
@@ -62,7 +67,8 @@ def add_user(
         raise Failed(str(wrong)) from wrong
     except Fault as fault:
         raise Failed(fault.message) from fault
-    typer.echo(f"added user {name} with {' and '.join(user.mechanism for user in users)}")
+    used = [user.mechanism for user in users]
+    report_one({"user": name, "mechanisms": used}, output, f"added user {name} with {' and '.join(used)}")
 
 
 def _password(file: Path | None) -> str:
