@@ -28,6 +28,15 @@ EXAMPLES = [
 ]
 
 
+# Commands before an example, and what a person types at its questions.
+BEFORE = {
+    "context use": ["context add local 127.0.0.1:9092"],
+    "context rm": ["context add local 127.0.0.1:9092"],
+    "acl for-pipeline": ["pipeline init wordcount"],
+    "acl rm": ["acl add User:ann READ topic/orders", "acl add User:left-the-company READ topic/orders"],
+    "acl role rm": ["acl role add analysts User:bob"],
+}
+ANSWERS = {"acl rm": "y\n", "acl role rm": "y\n", "security add-user": "sesame\n"}
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -95,10 +104,8 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         append(dirs.create("payments", 0, uuid.uuid4()), a_batch(3))
         dirs.set_aside("payments", 0, "a test needs it", now_ms=NOW_MS)
         dirs.close()
-    if name == "acl for-pipeline":
-        subprocess.run(
-            ["headrace", "pipeline", "init", "wordcount"], env=env, cwd=home, check=True, capture_output=True
-        )
+    for words in BEFORE.get(name, ()):
+        subprocess.run(["headrace", *words.split()], env=env, cwd=home, check=True, capture_output=True)
     if name == "security add-user":
         (home / "admin.password").write_text("sesame\n")
         (home / "server.properties").write_text("log.dirs=data\n")
@@ -106,8 +113,6 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         # It prints a line when it serves, runs until SIGTERM, and exits with 0.
         stop = "server=$!; until grep -q . out; do sleep 0.1; done; kill $server; wait $server"
         example = f"{example} > out & {stop}"
-    if name in ("context use", "context rm"):
-        subprocess.run(["headrace", "context", "add", "local", "127.0.0.1:9092"], env=env, check=True)
     return subprocess.run(
         ["bash", "-c", example.replace("localhost:9092", bootstrap)],
         env=env,
@@ -116,6 +121,7 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         text=True,
         timeout=60,
         check=False,
+        input=ANSWERS.get(name),
     )
 
 

@@ -29,6 +29,7 @@ from headrace.cli.support.connection import (
 from headrace.cli.support.output import Format, show, show_one
 from headrace.client.acls import create_acls, delete_acls, list_acls
 from headrace.client.cluster_client import ClusterClient
+from headrace.kernel.plurals import counted
 from headrace.security.acl import least_rights, roles
 from headrace.security.acl.authorizer import Authorizer
 from headrace.security.acl.explain import Question, explain, sentence
@@ -363,7 +364,7 @@ def _delete(
     if not found:
         raise Failed("no ACL matches: 'headrace acl ls' lists them")
     if not dry_run:
-        sure(f"Remove {len(found)} ACLs?", yes, [sentence(acl) for acl in found])
+        sure(f"Remove {counted(len(found), 'ACL')}?", yes, [sentence(acl) for acl in found])
         connected(bootstrap, lambda client: delete_acls(client, [wanted]), timeout=timeout)
     report([{**row(acl), "done": not dry_run} for acl in found], output, _removed)
 
