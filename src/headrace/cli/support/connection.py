@@ -171,10 +171,11 @@ def sure(question: str, yes: bool, facts: Sequence[str] = ()) -> None:
 
 def typed(question: str) -> str:
     """Asks the user and returns the answer. The question goes to standard error: standard output is for the result."""
-    print(question, end="", file=sys.stderr, flush=True)
-    # asyncio delivers the first Ctrl-C to its task, but no task runs while the question blocks.
+    # asyncio delivers the first Ctrl-C to its task, but no task runs while the question blocks. The handler is set
+    # before the question is shown: the user may press Ctrl-C at once.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        print(question, end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip()
     except KeyboardInterrupt:
         raise typer.Abort() from None
