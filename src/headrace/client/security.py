@@ -1,4 +1,4 @@
-"""Authentication of a client connection: TLS and SASL (PLAIN, SCRAM), read from Kafka's own setting names.
+"""Authentication of a client connection: TLS and SASL, read from Kafka's own setting names.
 
 `ClientSecurity.from_settings({"security.protocol": "SASL_SSL", ...})` takes the names that a Java or librdkafka user
 already has. Certificates are PEM files (`ssl.ca.location`, or `ssl.truststore.location` with type PEM), PEM text or
@@ -12,13 +12,16 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from headrace.client.bearer_tokens import BearerTokens
 from headrace.client.errors import Unreachable
 from headrace.client.server_kind import connect_trouble
 from headrace.config.listener_security import StoreSettings
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.sasl import oauthbearer
 from headrace.security.sasl.client_login import CLIENT_MECHANISMS, SaslCredentials, client_tokens
 from headrace.security.sasl.jaas import BadJaas, one_login_module
 from headrace.security.sasl.mechanism import Denied
+from headrace.security.sasl.token_source import CLIENT_ID, CLIENT_SECRET, BadTokenSource, TokenSource, token_source
 
 if TYPE_CHECKING:
     import socket
@@ -42,6 +45,8 @@ class ClientSecurity:
     username: str = ""
     password: str = field(default="", repr=False)
     by_token: bool = False
+    bearer: BearerTokens | None = field(default=None, repr=False)
+    """The source of tokens for OAUTHBEARER."""
     truststore: StoreSettings = field(default=_NO_TRUSTSTORE, repr=False)
     keystore: StoreSettings = field(default=_NO_KEYSTORE, repr=False)
     key_file: str | None = None
@@ -55,6 +60,7 @@ class ClientSecurity:
             raise _wrong(f"security.protocol={protocol!r}: must be one of {', '.join(_PROTOCOLS)}")
         mechanism = username = password = ""
         by_token = False
+        bearer = None
         if protocol.startswith("SASL"):
             mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
             if not mechanism:
@@ -64,13 +70,18 @@ class ClientSecurity:
                 )
             if mechanism not in CLIENT_MECHANISMS:
                 raise _wrong(f"sasl.mechanism={mechanism!r}: must be one of {', '.join(CLIENT_MECHANISMS)}")
-            username, password, by_token = _credentials(settings)
+            if mechanism == oauthbearer.NAME:
+                bearer = BearerTokens(_token_source(settings))
+                username = bearer.source.title
+            else:
+                username, password, by_token = _credentials(settings)
         return cls(
             protocol=protocol,
             mechanism=mechanism,
             username=username,
             password=password,
             by_token=by_token,
+            bearer=bearer,
             truststore=_truststore(settings),
             keystore=_keystore(settings),
             key_file=settings.get("ssl.key.location"),
@@ -138,6 +149,8 @@ class ClientSecurity:
 
     def tokens(self) -> Generator[bytes, bytes, None]:
         """The client's side of the login (`client_tokens`)."""
+        if self.bearer is not None:
+            return oauthbearer.client_tokens(self.bearer.current)
         return client_tokens(SaslCredentials(self.mechanism, self.username, self.password, self.by_token))
 
     def authenticate(self, exchange: Callable[[bytes], bytes]) -> None:
@@ -187,6 +200,26 @@ def _keystore(settings: Mapping[str, str]) -> StoreSettings:
         certificates=settings.get("ssl.keystore.certificate.chain") or settings.get("ssl.certificate.pem"),
         key_password=settings.get("ssl.key.password"),
     )
+
+
+# librdkafka's names of settings that Kafka spells differently.
+_LIBRDKAFKA_NAMES: Final = {
+    CLIENT_ID: "sasl.oauthbearer.client.id",
+    CLIENT_SECRET: "sasl.oauthbearer.client.secret",
+}
+
+
+def _token_source(settings: Mapping[str, str]) -> TokenSource:
+    def setting(name: str) -> str | None:
+        return settings.get(name) or settings.get(_LIBRDKAFKA_NAMES.get(name, name))
+
+    try:
+        text = settings.get("sasl.jaas.config")
+        return token_source(setting, one_login_module(text).options if text else {})
+    except BadJaas as bad:
+        raise _wrong(f"sasl.jaas.config: {bad}") from None
+    except BadTokenSource as bad:
+        raise _wrong(str(bad)) from None
 
 
 def _credentials(settings: Mapping[str, str]) -> tuple[str, str, bool]:

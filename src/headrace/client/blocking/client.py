@@ -211,6 +211,11 @@ class BlockingClient:
     def cluster_id(self) -> str:
         return str(self.retrying("asking for the cluster's id", self.refresh).cluster_id)
 
+    def broker_count(self) -> int:
+        """Number of brokers in the cluster's metadata."""
+        self.retrying("reading metadata", self.refresh)
+        return len(self._map.brokers)
+
     def topics(self, names: Iterable[str] | None) -> dict[str, TopicMetadata]:
         """The existing topics among `names` (None = every topic). A missing topic is not in the answer."""
         wanted = None if names is None else list(names)

@@ -23,6 +23,7 @@ from headrace.client.blocking.client import (
     is_retriable,
 )
 from headrace.client.blocking.connection import BlockingConnection
+from headrace.client.errors import Unreachable
 from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Refused
 from headrace.records.batch import HEADER_BYTES, BatchView
 from headrace.records.builder import Record
@@ -94,6 +95,7 @@ class FetchStream:
         self.client, self.partition, self.settings = client, partition, settings
         self.offset, self.end = start, end
         self._max_bytes = settings.max_bytes
+        self._reconnected = False
 
     def __iter__(self) -> Iterator[FetchedChunk]:
         pending: BlockingConnection | None = None
@@ -146,10 +148,17 @@ class FetchStream:
 
     def _read(self, connection: BlockingConnection, offset: int) -> FetchedChunk | None:
         """The chunk, or None when there was no record yet or leadership moved (then it is fetched again)."""
-
-        frame = connection.receive(
-            reuse_buffer=self.settings.reuse_buffer, timeout_s=self.settings.max_wait_ms / 1000 + self.client.timeout_s
-        )
+        wait_s = self.settings.max_wait_ms / 1000 + self.client.timeout_s
+        try:
+            frame = connection.receive(reuse_buffer=self.settings.reuse_buffer, timeout_s=wait_s)
+        except Unreachable as fault:
+            if self._reconnected:
+                raise
+            # Brokers close connections that were idle for long. The second attempt uses a new one.
+            self._reconnected = True
+            self.client.forget(fault)
+            return None
+        self._reconnected = False
         at = 4 + 4
         (top_error,) = struct.unpack_from(">h", frame, at)
         if top_error:

@@ -116,8 +116,8 @@ class Transaction:
         self._coordinated("add_partitions_to_txn", body, error_of)
         self._partitions.add(partition)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartitionPair, tuple[int, str]]) -> None:
-        """Commits the records and these offsets of `group` atomically."""
+    def commit(self, group: str = "", offsets: Mapping[TopicPartitionPair, tuple[int, str]] | None = None) -> None:
+        """Commits the records, and these offsets of `group` if there are any, atomically."""
         identity = {
             "transactional_id": self.transactional_id,
             "producer_id": self.identity.producer_id,
