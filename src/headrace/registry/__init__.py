@@ -5,5 +5,4 @@ It talks to brokers only over the Kafka protocol. In reading order:
 `core`          pure: schemas, canonical text, compatibility, the state and its operations
 `store`         the compacted topic `_schemas`, and which instance writes it
 `app`           the HTTP interface
-`rest_client`   a small client of that interface
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import ssl
+from collections.abc import Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -11,55 +13,58 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headrace import __version__
+from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import NoAnswer, Unreachable
-from headrace.registry.app import schemas, settings, subjects
-from headrace.registry.app.answers import json_answer
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import Fault
+from headrace.registry.app import application_info, schemas, settings, subjects
+from headrace.registry.app.guard import guarded
 from headrace.registry.app.paths import V1_JSON, RawPaths
-from headrace.registry.app.writes import store_of
+from headrace.registry.app.rights import Rights
 from headrace.registry.core.errors import Code, RegistryError
 from headrace.registry.store.store import SchemaStore
+from headrace.web.connections import LoginRequired, PerCaller
+from headrace.web.delegation import DelegationTokens
+from headrace.web.errors import Problem, problem_answer, problem_of
+from headrace.web.login import Login
 
 _log = logging.getLogger(__name__)
 
 
-async def root(request: Request) -> Response:
-    return json_answer(request, {})
+def schema_routes() -> list[Route]:
+    """Routes are tried in this order. Look-ups by id are the most frequent."""
+    return [*schemas.ROUTES, *subjects.ROUTES, *settings.ROUTES, *application_info.ROUTES]
 
 
-async def server_id(request: Request) -> Response:
-    store = store_of(request)
-    scope = {
-        "path": [],
-        "clusters": {"kafka-cluster": store.cluster_id, "schema-registry-cluster": store.settings.group},
-    }
-    return json_answer(request, {"id": "", "scope": scope})
-
-
-async def server_version(request: Request) -> Response:
-    return json_answer(request, {"version": __version__, "commitId": ""})
-
-
-async def deployment(request: Request) -> Response:
-    return json_answer(request, {"attributes": ["deploymentScope:opensource"]})
-
-
-def application(store: SchemaStore) -> ASGIApp:
-    # Routes are tried in this order. Look-ups by id are the most frequent.
-    routes = [
-        *schemas.ROUTES,
-        *subjects.ROUTES,
-        *settings.ROUTES,
-        Route("/v1/metadata/id", server_id, methods=["GET"]),
-        Route("/v1/metadata/version", server_version, methods=["GET"]),
-        Route("/v1/metadata/deployment", deployment, methods=["GET"]),
-        Route("/", root, methods=["GET", "POST"]),
-    ]
-    handlers = {RegistryError: _refused, HTTPException: _http_fault, Exception: _bug}
+def application(
+    store: SchemaStore,
+    access: Access | None = None,
+    peer_tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+) -> ASGIApp:
+    """`access` is None if the brokers need no login. `peer_tls` verifies the leader when a write is forwarded."""
+    routes = schema_routes()
+    rights = None if access is None else Rights(access.clients)
+    if rights is not None:
+        routes = guarded(routes, rights)
+    handlers = {Problem: _problem, Fault: _fault, RegistryError: _refused, HTTPException: _http_fault, Exception: _bug}
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.state.store = store
+    app.state.rights = rights
+    app.state.peer_tls = peer_tls
     app.router.redirect_slashes = False
-    return _Targets(RawPaths(app))
+    paths: ASGIApp = RawPaths(app)
+    if access is not None:
+        paths = LoginRequired(paths, login=access.login, clients=access.clients)
+    return _Targets(paths)
+
+
+@dataclass(frozen=True)
+class Access:
+    """How callers log in, their own broker connections, and the delegation tokens of callers with certificates."""
+
+    login: Login
+    clients: PerCaller[ClusterClient]
+    tokens: DelegationTokens | None = None
 
 
 class _Targets:
@@ -83,6 +88,16 @@ def _error(status: int, code: int, message: str) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, RegistryError)
     return _error(error.status, error.code, error.message)
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return problem_answer(error)
+
+
+async def _fault(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Fault)
+    return problem_answer(problem_of(error))
 
 
 async def _http_fault(_: Request, error: Exception) -> Response:

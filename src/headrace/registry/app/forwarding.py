@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.registry.app.visibility import caller_of
 from headrace.registry.core.errors import Code, StoreFailed
 from headrace.registry.store.election import Identity
 
@@ -25,10 +27,16 @@ async def forward(request: Request, leader: Identity, timeout_s: float) -> Respo
     """Raises LeaderGone, or 50003 if the leader may have received the request but did not answer."""
     path = request.scope["registry_target"]
     body = await request.body()
+    if FORWARDED not in request.headers and "authorization" not in request.headers and caller_of(request) is not None:
+        raise StoreFailed(
+            Code.FORWARDING,
+            f"a login by client certificate cannot be forwarded to the leader: send the request to {leader.url}",
+        )
+    tls = request.app.state.peer_tls() if leader.scheme == "https" else None
     headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
     try:
         async with asyncio.timeout(timeout_s):
-            status, answered, content = await _exchange(leader, request.method, path, headers, body)
+            status, answered, content = await _exchange(leader, request.method, path, headers, body, tls)
     except ConnectionRefusedError as fault:
         raise LeaderGone from fault
     except (OSError, TimeoutError, ValueError) as fault:
@@ -39,10 +47,15 @@ async def forward(request: Request, leader: Identity, timeout_s: float) -> Respo
 
 
 async def _exchange(
-    leader: Identity, method: str, path: str, headers: Mapping[str, str], body: bytes
+    leader: Identity,
+    method: str,
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    tls: ssl.SSLContext | None,
 ) -> tuple[int, dict[str, str], bytes]:
     """One request on a new connection (HTTP/1.1, `Connection: close`)."""
-    reader, writer = await asyncio.open_connection(leader.host, leader.port)
+    reader, writer = await asyncio.open_connection(leader.host, leader.port, ssl=tls)
     try:
         lines = [f"{method} {path} HTTP/1.1", f"Host: {leader.host}:{leader.port}", "Connection: close"]
         lines += [f"{name}: {value}" for name, value in headers.items()]

@@ -7,13 +7,15 @@ Path segments stay percent-encoded until a route uses them, so a subject may con
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.errors import BadRequest
+from headrace.registry.core.state import State
 from headrace.registry.core.subjects import (
     ALL_CONTEXTS,
     DEFAULT_CONTEXT,
@@ -57,6 +59,17 @@ def subject_in(request: Request) -> str:
     return qualified(request, unquote(request.path_params["subject"]))
 
 
+def resolved_subject(request: Request, state: State) -> str:
+    """The subject of the path, or the subject for which it is an alias."""
+    subject = subject_in(request)
+    alias = state.configs.get(subject, {}).get("alias")
+    if not alias:
+        return subject
+    parsed = QualifiedSubject.parse(str(alias))
+    context = path_context(request) if parsed.context == DEFAULT_CONTEXT else parsed.context
+    return str(QualifiedSubject(context, parsed.name))
+
+
 def qualified(request: Request, subject: str) -> str:
     parsed = QualifiedSubject.parse(subject)
     if parsed.context == DEFAULT_CONTEXT:
@@ -85,7 +98,7 @@ def flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "").lower() == "true"
 
 
-def page(request: Request, found: list[Any]) -> list[Any]:
+def page(request: Request, found: list[JsonValue]) -> list[JsonValue]:
     """`offset` and `limit` of a listing. A negative limit means all."""
     offset, limit = number(request, "offset", 0), number(request, "limit", -1)
     return found[offset:] if limit < 0 else found[offset : offset + limit]
@@ -112,7 +125,7 @@ def answer_type(request: Request) -> str:
     raise BadRequest(406, f"HTTP 406 Not Acceptable: the registry answers in {', '.join(_ANSWERED)}")
 
 
-async def body_of(request: Request) -> Any:
+async def body_of(request: Request) -> JsonValue:
     """The JSON of the body. Raises 415 for another content type and 400 for invalid JSON."""
     kind = request.headers.get("content-type", V1_JSON).split(";")[0].strip().lower()
     if kind not in _READ:

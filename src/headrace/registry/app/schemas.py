@@ -10,9 +10,10 @@ from starlette.routing import Route
 
 from headrace.registry.app.answers import id_answer, json_answer, schema_answer, text_of
 from headrace.registry.app.paths import answer_type, flag, page, path_context, prefix_in
+from headrace.registry.app.visibility import is_visible
 from headrace.registry.app.writes import store_of, write
 from headrace.registry.core import operations
-from headrace.registry.core.content import md5_of_guid
+from headrace.registry.core.content import has_rule_of, md5_of_guid
 from headrace.registry.core.errors import NotFound
 from headrace.registry.core.records import SubjectVersion
 from headrace.registry.core.schema_types import SCHEMA_TYPES
@@ -26,12 +27,23 @@ async def types(request: Request) -> Response:
 async def list_schemas(request: Request) -> Response:
     state, prefix = store_of(request).state, prefix_in(request)
     deleted, latest_only = flag(request, "deleted"), flag(request, "latestOnly")
+    rule_type = request.query_params.get("ruleType", "")
+    aliases = state.aliases(prefix) if flag(request, "aliases") else {}
     found: list[SubjectVersion] = []
     for subject in sorted(state.subjects):
-        if matches_prefix(subject, prefix):
+        if (matches_prefix(subject, prefix) or subject in aliases) and is_visible(request, subject):
             versions = state.versions(subject, deleted=deleted)
             found += versions[-1:] if latest_only else versions
-    return json_answer(request, [schema_answer(state, each, request) for each in page(request, found)])
+    if rule_type:
+        found = [each for each in found if has_rule_of(each.content, rule_type)]
+    return json_answer(
+        request,
+        [
+            schema_answer(state, each, request)
+            | ({"aliases": aliases[each.subject]} if each.subject in aliases else {})
+            for each in page(request, found)
+        ],
+    )
 
 
 def _places(request: Request) -> list[SubjectVersion]:
@@ -48,9 +60,18 @@ def _places(request: Request) -> list[SubjectVersion]:
         places = [
             each for found in elsewhere for each in found if QualifiedSubject.parse(each.subject).name == subject.name
         ]
+    places = [each for each in places if is_visible(request, each.subject)]
     if not places:
         raise NotFound.schema(int(text))
     return places
+
+
+def versions_of(request: Request) -> list[SubjectVersion]:
+    """All versions with the schema that the path names by id or GUID. Raises 40403."""
+    if "id" in request.path_params:
+        return _places(request)
+    state = store_of(request).state
+    return [each for context, id_ in _ids_by_guid(request) for each in state.places(id_, context)]
 
 
 def _one(request: Request) -> SubjectVersion:
@@ -100,8 +121,8 @@ def _ids_by_guid(request: Request) -> list[tuple[str, int]]:
 
 async def by_guid(request: Request) -> Response:
     state = store_of(request).state
-    context, id_ = _ids_by_guid(request)[0]
-    return json_answer(request, id_answer(state, state.places(id_, context)[0], request))
+    found = [each for each in versions_of(request) if is_visible(request, each.subject)]
+    return json_answer(request, id_answer(state, found[0], request))
 
 
 async def ids_by_guid(request: Request) -> Response:

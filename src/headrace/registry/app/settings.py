@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.app.answers import json_answer
 from headrace.registry.app.paths import body_of, flag, scope_in
 from headrace.registry.app.writes import store_of, write
@@ -55,7 +54,7 @@ async def delete_mode(request: Request) -> Response:
     return await write(request, lambda state: operations.delete_mode(state, scope, recursive=recursive))
 
 
-async def _object(request: Request) -> dict[str, Any]:
+async def _object(request: Request) -> dict[str, JsonValue]:
     body = await body_of(request)
     if not isinstance(body, dict):
         raise BadRequest(400, "the body must be a JSON object")

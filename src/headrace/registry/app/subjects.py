@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.app.answers import json_answer, registered_answer, schema_answer, text_of
-from headrace.registry.app.paths import answer_type, body_of, flag, page, path_context, prefix_in, subject_in
+from headrace.registry.app.paths import answer_type, body_of, flag, page, prefix_in, resolved_subject, subject_in
+from headrace.registry.app.visibility import check_references, is_visible
 from headrace.registry.app.writes import store_of, write
 from headrace.registry.core import operations, settings
 from headrace.registry.core.content import Content
@@ -17,7 +17,7 @@ from headrace.registry.core.data_contracts import with_contract
 from headrace.registry.core.errors import InvalidSchema, NotFound
 from headrace.registry.core.lookups import canonical, compatibility_messages, find
 from headrace.registry.core.records import SubjectVersion
-from headrace.registry.core.requests import SchemaRequest, version_number
+from headrace.registry.core.requests import SchemaRequest, TagRequest, version_number
 from headrace.registry.core.state import State
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, QualifiedSubject, matches_prefix
 
@@ -30,6 +30,7 @@ async def list_subjects(request: Request) -> Response:
         subject
         for subject in sorted(state.subjects)
         if matches_prefix(subject, prefix)
+        and is_visible(request, subject)
         and state.has_subject(subject, deleted=deleted)
         and not (only and state.has_subject(subject))
     ]
@@ -41,6 +42,7 @@ async def look_up(request: Request) -> Response:
     answer_type(request)
     state, subject = store_of(request).state, _subject(request)
     asked = SchemaRequest.from_json(await body_of(request))
+    await check_references(request, subject, asked.content.references)
     deleted = flag(request, "deleted")
     normalize = flag(request, "normalize") or bool(settings.config_in_scope(state, subject).get("normalize"))
     found = _looked_up(state, subject, asked.content, normalize=normalize, deleted=deleted)
@@ -103,10 +105,23 @@ async def register(request: Request) -> Response:
     answer_type(request)
     asked = SchemaRequest.from_json(await body_of(request))
     subject, store = _subject(request), store_of(request)
+    await check_references(request, subject, asked.content.references)
     normalize, force = flag(request, "normalize"), flag(request, "force")
     return await write(
         request,
         lambda state: operations.register(state, subject, asked, normalize=normalize, force=force),
+        lambda version: registered_answer(store.state, version, request),
+    )
+
+
+async def change_tags(request: Request) -> Response:
+    answer_type(request)
+    asked = TagRequest.from_json(await body_of(request))
+    subject, store = _subject(request), store_of(request)
+    number = version_number(request.path_params["version"])
+    return await write(
+        request,
+        lambda state: operations.change_tags(state, subject, number, asked),
         lambda version: registered_answer(store.state, version, request),
     )
 
@@ -163,15 +178,16 @@ async def latest_with_metadata(request: Request) -> Response:
 
 
 async def check_compatibility(request: Request) -> Response:
-    """Checks against one version, or without a version against those that the level requires."""
+    """Checks against one version, or without a version against the versions that the level requires."""
     answer_type(request)
     state, subject = store_of(request).state, _subject(request)
     asked = SchemaRequest.from_json(await body_of(request))
+    await check_references(request, subject, asked.content.references)
     history = _compared(request, state, subject)
     normalize = flag(request, "normalize") or bool(settings.config_in_scope(state, subject).get("normalize"))
     content, schema = canonical(state, subject, asked.content, normalize=normalize)
     messages = compatibility_messages(state, subject, content, schema, history)
-    answer: dict[str, Any] = {"is_compatible": not messages}
+    answer: dict[str, JsonValue] = {"is_compatible": not messages}
     if flag(request, "verbose"):
         answer["messages"] = messages
     return json_answer(request, answer)
@@ -190,14 +206,7 @@ def _compared(request: Request, state: State, subject: str) -> list[SubjectVersi
 
 
 def _subject(request: Request) -> str:
-    """The subject of the path, or the alias in its configuration."""
-    subject = subject_in(request)
-    alias = store_of(request).state.configs.get(subject, {}).get("alias")
-    if not alias:
-        return subject
-    parsed = QualifiedSubject.parse(str(alias))
-    context = path_context(request) if parsed.context == DEFAULT_CONTEXT else parsed.context
-    return str(QualifiedSubject(context, parsed.name))
+    return resolved_subject(request, store_of(request).state)
 
 
 ROUTES = [
@@ -211,6 +220,7 @@ ROUTES = [
     Route("/subjects/{subject}/versions/{version}", delete_version, methods=["DELETE"]),
     Route("/subjects/{subject}/versions/{version}/schema", get_text, methods=["GET"]),
     Route("/subjects/{subject}/versions/{version}/referencedby", referenced_by, methods=["GET"]),
+    Route("/subjects/{subject}/versions/{version}/tags", change_tags, methods=["POST"]),
     Route("/compatibility/subjects/{subject}/versions", check_compatibility, methods=["POST"]),
     Route("/compatibility/subjects/{subject}/versions/{version}", check_compatibility, methods=["POST"]),
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.app.answers import json_answer
 from headrace.registry.app.forwarding import FORWARDED, LeaderGone, forward
 from headrace.registry.core.errors import Code, StoreFailed
@@ -24,7 +24,9 @@ def store_of(request: Request) -> SchemaStore:
     return store
 
 
-async def write(request: Request, operation: Operation, render: Callable[[Any], Any] = lambda reply: reply) -> Response:
+async def write(
+    request: Request, operation: Operation, render: Callable[[JsonValue], JsonValue] = lambda reply: reply
+) -> Response:
     """If the leader is dead, waits for a new one, which is elected within a session time-out."""
     store = store_of(request)
     deadline = asyncio.get_running_loop().time() + store.settings.timeout_s

@@ -8,6 +8,7 @@
 `state`             the state that replaying the records builds
 `settings`          compatibility levels and modes, and their inheritance
 `incompatibility`   one reason why two schemas are not compatible
+`tags`              tags of records and fields
 `schema_types`      one interface for all types of schemas
 `avro`              Avro
 `json_schema`       JSON Schema

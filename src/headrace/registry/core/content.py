@@ -10,15 +10,17 @@ import base64
 import hashlib
 import uuid
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.errors import Code, Unprocessable
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
 VERSION_PROPERTY: Final = "confluent:version"
+RESERVED_PROPERTY: Final = "confluent:reserved"
 _RULE_LISTS: Final = ("migrationRules", "domainRules", "encodingRules")
 _RULE_TEXTS: Final = ("name", "doc", "kind", "mode", "type")
 
@@ -31,7 +33,7 @@ class Reference:
     subject: str
     version: int
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, JsonValue]:
         return {"name": self.name, "subject": self.subject, "version": self.version}
 
 
@@ -40,8 +42,8 @@ class Content:
     text: str
     type: str = AVRO
     references: tuple[Reference, ...] = ()
-    metadata: Mapping[str, Any] | None = None
-    rule_set: Mapping[str, Any] | None = None
+    metadata: Mapping[str, JsonValue] | None = None
+    rule_set: Mapping[str, JsonValue] | None = None
 
     def md5(self) -> bytes:
         digest = hashlib.md5(self.text.encode(), usedforsecurity=False)
@@ -53,9 +55,9 @@ class Content:
             digest.update(b"\x01" + _rule_set_bytes(self.rule_set))
         return digest.digest()
 
-    def extras(self) -> dict[str, Any]:
+    def extras(self) -> dict[str, JsonValue]:
         """Optional parts, which records and answers include only if they are set."""
-        found: dict[str, Any] = {}
+        found: dict[str, JsonValue] = {}
         if self.type != AVRO:
             found["schemaType"] = self.type
         if self.references:
@@ -65,6 +67,17 @@ class Content:
         if self.rule_set is not None:
             found["ruleSet"] = self.rule_set
         return found
+
+
+def reserved_fields(content: Content) -> list[str]:
+    """Names that the metadata reserves: no field of the schema may have them."""
+    text = str(((content.metadata or {}).get("properties") or {}).get(RESERVED_PROPERTY, ""))
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def has_rule_of(content: Content, type_: str) -> bool:
+    rules = (rule for group in _RULE_LISTS for rule in (content.rule_set or {}).get(group) or ())
+    return any(rule.get("type") == type_ for rule in rules)
 
 
 def guid_of(md5: bytes) -> str:
@@ -82,7 +95,7 @@ def md5_text(md5: bytes) -> str:
     return base64.b64encode(md5).decode()
 
 
-def _metadata_bytes(metadata: Mapping[str, Any]) -> bytes:
+def _metadata_bytes(metadata: Mapping[str, JsonValue]) -> bytes:
     """Maps are sorted by key, as Confluent's entities keep them."""
     out = b""
     for name, values in sorted((metadata.get("tags") or {}).items()):
@@ -92,12 +105,12 @@ def _metadata_bytes(metadata: Mapping[str, Any]) -> bytes:
     return out + b"".join(str(each).encode() for each in sorted(metadata.get("sensitive") or ()))
 
 
-def _rule_set_bytes(rule_set: Mapping[str, Any]) -> bytes:
+def _rule_set_bytes(rule_set: Mapping[str, JsonValue]) -> bytes:
     out = b"".join(_rule_bytes(rule) for name in _RULE_LISTS for rule in rule_set.get(name) or ())
     return out + str(rule_set.get("enableAt") or "").encode()
 
 
-def _rule_bytes(rule: Mapping[str, Any]) -> bytes:
+def _rule_bytes(rule: Mapping[str, JsonValue]) -> bytes:
     out = b"".join(str(rule[name]).encode() for name in _RULE_TEXTS if rule.get(name) is not None)
     out += b"".join(str(each).encode() for each in sorted(rule.get("tags") or ()))
     for name, value in sorted((rule.get("params") or {}).items()):
@@ -108,7 +121,7 @@ def _rule_bytes(rule: Mapping[str, Any]) -> bytes:
     return out + (b"\x01" if rule.get("disabled") else b"")
 
 
-def checked_rule_set(rule_set: Mapping[str, Any] | None) -> None:
+def checked_rule_set(rule_set: Mapping[str, JsonValue] | None) -> None:
     """Raises 42210 for rules without name or type, with a name twice, or with a mode that their list does not allow."""
     if rule_set is None:
         return

@@ -3,17 +3,21 @@ configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.content import VERSION_PROPERTY, Content
 
-Part = Mapping[str, Any] | None
+Part = Mapping[str, JsonValue] | None
 _RULE_LISTS = ("migrationRules", "domainRules", "encodingRules")
 
 
 def with_contract(
-    content: Content, previous: Content | None, config: Mapping[str, Any], new_version: int | None, asked_version: int
+    content: Content,
+    previous: Content | None,
+    config: Mapping[str, JsonValue],
+    new_version: int | None,
+    asked_version: int,
 ) -> Content:
     """`new_version` is None in a look-up. The version number in the metadata is set to the new version."""
     metadata = content.metadata if content.metadata is not None or previous is None else previous.metadata
@@ -29,10 +33,21 @@ def with_contract(
     return Content(content.text, content.type, content.references, metadata, rules)
 
 
+def merged_rules(first: Part, second: Part, removed: Collection[str] = ()) -> Part:
+    """`second` over `first`, without the rules whose names are `removed`."""
+    rules = _merged_rules(first, second)
+    if rules is None or not removed:
+        return rules
+    kept = {
+        group: [rule for rule in rules.get(group) or () if rule.get("name") not in removed] for group in _RULE_LISTS
+    }
+    return {group: found for group, found in kept.items() if found}
+
+
 def _merged_metadata(first: Part, second: Part) -> Part:
     if first is None or second is None:
         return second if first is None else first
-    tags: dict[str, Any] = dict(first.get("tags") or {})
+    tags: dict[str, JsonValue] = dict(first.get("tags") or {})
     for path, names in (second.get("tags") or {}).items():
         tags[path] = sorted({*tags.get(path, ()), *names})
     parts = {
@@ -47,7 +62,7 @@ def _merged_rules(first: Part, second: Part) -> Part:
     """A rule of the second set replaces the rule with the same name in the first."""
     if first is None or second is None:
         return second if first is None else first
-    merged: dict[str, Any] = {}
+    merged: dict[str, JsonValue] = {}
     for group in _RULE_LISTS:
         later = list(second.get(group) or ())
         names = {rule.get("name") for rule in later}

@@ -1,6 +1,6 @@
 """Errors of the registry: Confluent's error codes, each with the HTTP status that its first three digits name.
 
-RegistryError
+RegistryError           of `headrace.serialization`: its clients raise it too
 ├── NotFound            40401 … 40409
 ├── Incompatible        40901, with one message for each incompatibility
 ├── Unprocessable       42201 … 42211: the registry does not accept a value of the request
@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+
+from headrace.serialization.errors import RegistryError as RegistryError
 
 
 class Code(IntEnum):
@@ -40,19 +42,6 @@ class Code(IntEnum):
     TIMEOUT = 50002
     FORWARDING = 50003
     NO_LEADER = 50004
-
-
-class RegistryError(Exception):
-    """Answered as `{"error_code": code, "message": message}`."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = int(code)
-        self.message = message
-
-    @property
-    def status(self) -> int:
-        return self.code if self.code < 1000 else self.code // 100
 
 
 class NotFound(RegistryError):

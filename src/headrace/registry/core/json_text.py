@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.errors import InvalidSchema
 
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -21,7 +22,7 @@ _LARGEST_PLAIN: Final = 1e7
 _DEEPEST: Final = 200
 
 
-def parse_json(text: str, what: str) -> Any:
+def parse_json(text: str, what: str) -> JsonValue:
     """The document. Raises InvalidSchema with line and column."""
     try:
         document = json.loads(text)
@@ -34,11 +35,11 @@ def parse_json(text: str, what: str) -> Any:
     return document
 
 
-def _depth(document: Any) -> int:
+def _depth(document: JsonValue) -> int:
     deepest, level = 0, [document]
     while level:
         deepest += 1
-        below: list[Any] = []
+        below: list[JsonValue] = []
         for each in level:
             if isinstance(each, dict):
                 below += each.values()
@@ -48,7 +49,7 @@ def _depth(document: Any) -> int:
     return deepest
 
 
-def json_text(value: Any) -> str:
+def json_text(value: JsonValue) -> str:
     out: list[str] = []
     _write(value, out)
     return "".join(out)
@@ -58,7 +59,7 @@ def quoted(text: str) -> str:
     return '"' + _ESCAPED.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text) + '"'
 
 
-def _write(value: Any, out: list[str]) -> None:
+def _write(value: JsonValue, out: list[str]) -> None:
     if isinstance(value, str):
         out.append(quoted(value))
     elif value is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core import settings
 from headrace.registry.core.content import VERSION_PROPERTY, Content, Reference
 from headrace.registry.core.errors import InvalidSchema
@@ -85,7 +85,7 @@ def _is_same(state: State, wanted: Content, schema: ParsedSchema, version: Subje
     return parsed(state, version.subject, known).resolved() == schema.resolved()
 
 
-def _without_version(metadata: Mapping[str, Any] | None) -> Any:
+def _without_version(metadata: Mapping[str, JsonValue] | None) -> JsonValue:
     if metadata is None:
         return None
     properties = {k: v for k, v in (metadata.get("properties") or {}).items() if k != VERSION_PROPERTY}
@@ -133,5 +133,5 @@ def _against(state: State, schema: ParsedSchema, version: SubjectVersion, level:
     return list(dict.fromkeys(found))
 
 
-def _property(content: Content, name: str) -> Any:
+def _property(content: Content, name: str) -> JsonValue:
     return ((content.metadata or {}).get("properties") or {}).get(name)

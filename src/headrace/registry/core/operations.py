@@ -6,19 +6,23 @@ The writer appends the records to the topic. The client gets the reply after the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core import records, settings
-from headrace.registry.core.content import Content, checked_rule_set
-from headrace.registry.core.data_contracts import with_contract
+from headrace.registry.core.content import VERSION_PROPERTY, Content, checked_rule_set, reserved_fields
+from headrace.registry.core.data_contracts import merged_rules, with_contract
 from headrace.registry.core.errors import Code, Incompatible, InvalidSchema, NotFound, NotPermitted, Unprocessable
-from headrace.registry.core.lookups import canonical, compatibility_messages, find
+from headrace.registry.core.lookups import canonical, compatibility_messages, find, parsed
 from headrace.registry.core.records import Entry, SubjectVersion
-from headrace.registry.core.requests import SchemaRequest
+from headrace.registry.core.requests import SchemaRequest, TagRequest
+from headrace.registry.core.schema_types import ParsedSchema
 from headrace.registry.core.settings import Mode
 from headrace.registry.core.state import State
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, context_of, is_valid
+from headrace.registry.core.tags import EMPTY, TagChange, Tags
 
 # Largest record of the topic, key and value. The broker's own limit may be lower.
 LARGEST_SCHEMA_BYTES: Final = 1_000_000
@@ -27,7 +31,7 @@ LARGEST_SCHEMA_BYTES: Final = 1_000_000
 @dataclass(frozen=True, slots=True)
 class Decision:
     records: Sequence[Entry]
-    reply: Any
+    reply: JsonValue
 
 
 def register(state: State, subject: str, request: SchemaRequest, *, normalize: bool, force: bool = False) -> Decision:
@@ -43,7 +47,8 @@ def register(state: State, subject: str, request: SchemaRequest, *, normalize: b
     config = settings.config_in_scope(state, subject)
     normalize = normalize or bool(config.get("normalize"))
     if request.content.text.strip() and request.version in (0, -1):
-        existing = find(state, subject, request.content, normalize=normalize)
+        tagged = request.tags is not None or request.keeps_tags
+        existing = None if tagged else find(state, subject, request.content, normalize=normalize)
         if existing is not None and request.id in (-1, existing.id):
             return Decision((), existing)
     mode = settings.mode_in_scope(state, subject)
@@ -53,6 +58,9 @@ def register(state: State, subject: str, request: SchemaRequest, *, normalize: b
     number = everything[-1].version + 1 if everything else 1
     content = request.content if mode.imports else _from_previous(request, alive, config, number)
     content, schema = canonical(state, subject, content, normalize=normalize)
+    content, schema = _tagged(state, subject, content, schema, request, alive)
+    if not mode.imports and config.get("validateFields"):
+        _check_fields(subject, content, schema, alive)
     context = state.contexts.get(context_of(subject))
     id_ = context.hashes.get(content.md5()) if context is not None else None
     if request.version == 0:
@@ -76,6 +84,62 @@ def register(state: State, subject: str, request: SchemaRequest, *, normalize: b
     return Decision(_registration_records(state, version, everything), version)
 
 
+def _tagged(
+    state: State,
+    subject: str,
+    content: Content,
+    schema: ParsedSchema,
+    request: SchemaRequest,
+    alive: Sequence[SubjectVersion],
+) -> tuple[Content, ParsedSchema]:
+    """The content with the tags that the request adds, removes or keeps from the latest version."""
+    inherited: Tags = EMPTY
+    if request.keeps_tags and alive and alive[-1].content.type == content.type:
+        inherited = parsed(state, subject, alive[-1].content).tags()
+    asked = request.tags
+    change = TagChange(asked.add if asked else EMPTY, asked.remove if asked else EMPTY, inherited)
+    if not change:
+        return content, schema
+    return canonical(state, subject, replace(content, text=schema.with_tags(change)), normalize=False)
+
+
+def _check_fields(subject: str, content: Content, schema: ParsedSchema, alive: Sequence[SubjectVersion]) -> None:
+    """`validateFields`: defaults fit their types, and reserved fields are not used. Raises 42201 or 40901."""
+    faults = schema.field_faults()
+    if faults:
+        raise InvalidSchema(f"Invalid {content.type} schema: {faults[0]}")
+    reserved = reserved_fields(content)
+    messages = [
+        f"The new schema has field that conflicts with the reserved field {name}."
+        for name in reserved
+        if schema.has_top_level_field(name)
+    ]
+    if alive:
+        messages += [
+            f"The new schema has reserved field {name} removed from its metadata which is present in the old "
+            "schema's metadata."
+            for name in reserved_fields(alive[-1].content)
+            if name not in reserved
+        ]
+    if messages:
+        raise Incompatible(subject, messages)
+
+
+def change_tags(state: State, subject: str, number: int, request: TagRequest) -> Decision:
+    """Registers a new version that has the content of version `number` with other tags."""
+    version = state.version(subject, number)
+    if version is None:
+        raise NotFound.version(number) if state.has_subject(subject) else NotFound.subject(subject)
+    content = version.content
+    metadata = dict(content.metadata or {} if request.metadata is None else request.metadata)
+    metadata["properties"] = {**(metadata.get("properties") or {}), VERSION_PROPERTY: str(request.new_version)}
+    rules = content.rule_set if request.rule_set is None else request.rule_set
+    rules = merged_rules(rules, request.rules_to_merge, request.rules_to_remove)
+    text = parsed(state, subject, content).with_tags(TagChange(request.add, request.remove, EMPTY))
+    changed = Content(text, content.type, content.references, metadata, rules)
+    return register(state, subject, SchemaRequest(changed, version=request.new_version), normalize=False)
+
+
 def _registration_records(state: State, version: SubjectVersion, before: Sequence[SubjectVersion]) -> list[Entry]:
     found: list[Entry] = []
     context = context_of(version.subject)
@@ -90,7 +154,7 @@ def _registration_records(state: State, version: SubjectVersion, before: Sequenc
 
 
 def _from_previous(
-    request: SchemaRequest, alive: Sequence[SubjectVersion], config: Mapping[str, Any], number: int
+    request: SchemaRequest, alive: Sequence[SubjectVersion], config: Mapping[str, JsonValue], number: int
 ) -> Content:
     """A request without text changes only metadata or rules of the latest version."""
     content, previous = request.content, alive[-1].content if alive else None
@@ -195,7 +259,7 @@ def _check_writable(state: State, subject: str | None) -> None:
         raise NotPermitted(f"Subject {subject or 'global'} is in read-only mode")
 
 
-def set_config(state: State, subject: str | None, body: Mapping[str, Any]) -> Decision:
+def set_config(state: State, subject: str | None, body: Mapping[str, JsonValue]) -> Decision:
     """Replies with the whole configuration of the subject, with the field names of Confluent's update."""
     changes = settings.config_changes(body)
     for name in ("defaultRuleSet", "overrideRuleSet"):
@@ -217,7 +281,7 @@ def delete_config(state: State, subject: str | None) -> Decision:
     return Decision([records.subject_entry(records.CONFIG, subject, None)], config)
 
 
-def set_mode(state: State, subject: str | None, body: Mapping[str, Any], *, force: bool) -> Decision:
+def set_mode(state: State, subject: str | None, body: Mapping[str, JsonValue], *, force: bool) -> Decision:
     mode = settings.mode_named(body.get("mode"))
     if subject is not None and not is_valid(subject, may_be_scope=True):
         raise Unprocessable(Code.INVALID_SUBJECT, f"The specified subject '{subject}' is not a valid subject name")

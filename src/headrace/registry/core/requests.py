@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.content import AVRO, Content, Reference, checked_rule_set
 from headrace.registry.core.errors import BadRequest, Code, Unprocessable
+from headrace.registry.core.tags import EMPTY, TagChange, Tags, tags_from_json
 
 _LARGEST_VERSION = 2**31 - 1
 
@@ -19,9 +20,11 @@ class SchemaRequest:
     content: Content
     id: int = -1
     version: int = 0
+    tags: TagChange | None = None
+    keeps_tags: bool = False
 
     @classmethod
-    def from_json(cls, body: Any) -> SchemaRequest:
+    def from_json(cls, body: JsonValue) -> SchemaRequest:
         """Unknown fields are ignored. Raises BadRequest for a field of the wrong type."""
         if not isinstance(body, dict):
             raise BadRequest(422, "the body must be a JSON object with the field `schema`")
@@ -30,10 +33,52 @@ class SchemaRequest:
         rule_set = _field(body, "ruleSet", dict, None)
         checked_rule_set(rule_set)
         content = Content(text, type_.upper(), _references(body), _metadata(body), rule_set)
-        return cls(content, _field(body, "id", int, -1), _field(body, "version", int, 0))
+        return cls(
+            content,
+            _field(body, "id", int, -1),
+            _field(body, "version", int, 0),
+            TagChange(tags_from_json(body, "schemaTagsToAdd"), tags_from_json(body, "schemaTagsToRemove"), EMPTY)
+            or None,
+            bool(body.get("propagateSchemaTags")),
+        )
 
 
-def _field(body: Mapping[str, Any], name: str, kind: type, absent: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class TagRequest:
+    """Changes the tags of a version, and with them metadata or rules. None keeps what the version has."""
+
+    new_version: int
+    add: Tags
+    remove: Tags
+    metadata: Mapping[str, JsonValue] | None
+    rule_set: Mapping[str, JsonValue] | None
+    rules_to_merge: Mapping[str, JsonValue] | None
+    rules_to_remove: frozenset[str]
+
+    @classmethod
+    def from_json(cls, body: JsonValue) -> TagRequest:
+        if not isinstance(body, dict):
+            raise BadRequest(422, "the body must be a JSON object with the field `tagsToAdd` or `tagsToRemove`")
+        rules, merged = _field(body, "ruleSet", dict, None), _field(body, "rulesToMerge", dict, None)
+        removed = _field(body, "rulesToRemove", list, [])
+        if rules is not None and (merged is not None or removed):
+            raise Unprocessable(
+                Code.INVALID_RULES, "ruleSet should be omitted if specifying rulesToMerge or rulesToRemove"
+            )
+        checked_rule_set(rules)
+        checked_rule_set(merged)
+        return cls(
+            _field(body, "newVersion", int, 0),
+            tags_from_json(body, "tagsToAdd"),
+            tags_from_json(body, "tagsToRemove"),
+            _metadata(body),
+            rules,
+            merged,
+            frozenset(map(str, removed)),
+        )
+
+
+def _field(body: Mapping[str, JsonValue], name: str, kind: type, absent: JsonValue) -> JsonValue:
     value = body.get(name)
     if value is None:
         return absent
@@ -45,7 +90,7 @@ def _field(body: Mapping[str, Any], name: str, kind: type, absent: Any) -> Any:
 _JSON_NAMES = {str: "string", int: "number", dict: "object", list: "list"}
 
 
-def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
+def _references(body: Mapping[str, JsonValue]) -> tuple[Reference, ...]:
     found = []
     for each in _field(body, "references", list, []):
         if not isinstance(each, dict):
@@ -57,8 +102,8 @@ def _references(body: Mapping[str, Any]) -> tuple[Reference, ...]:
     return tuple(found)
 
 
-def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    metadata: dict[str, Any] | None = _field(body, "metadata", dict, None)
+def _metadata(body: Mapping[str, JsonValue]) -> Mapping[str, JsonValue] | None:
+    metadata: dict[str, JsonValue] | None = _field(body, "metadata", dict, None)
     if metadata is None:
         return None
     _field(metadata, "tags", dict, None)

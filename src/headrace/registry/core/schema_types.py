@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from headrace.registry.core.content import AVRO, JSON, PROTOBUF
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
+from headrace.registry.core.tags import TagChange, Tags
 
 # A parsed schema is a few times as large as its text.
 _CACHED_SCHEMAS: Final = 1000
@@ -40,6 +41,20 @@ class ParsedSchema(Protocol):
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
         """Reasons why this schema, as the reader, cannot read data of `writer` (of the same type)."""
         ...
+
+    def tags(self) -> Tags:
+        """The tags that stand in the text."""
+        ...
+
+    def with_tags(self, change: TagChange) -> str:
+        """The canonical text with other tags. Raises InvalidSchema if the change names an unknown entity."""
+        ...
+
+    def field_faults(self) -> list[str]:
+        """What is wrong with fields that only the setting `validateFields` checks."""
+        ...
+
+    def has_top_level_field(self, name: str) -> bool: ...
 
 
 Parser = Callable[[str, Mapping[str, str]], ParsedSchema]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.errors import Code, Unprocessable
 from headrace.registry.core.state import State
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, GLOBAL_CONTEXT, GLOBAL_SCOPE, QualifiedSubject
@@ -70,7 +71,7 @@ _FIELDS: Final = (
 )
 
 
-def config_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+def config_changes(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The settings in a request. None removes a setting. Unknown fields are ignored. Raises 42203."""
     changes = {name: body[name] for name in _FIELDS if name in body}
     if "compatibility" in body:
@@ -91,12 +92,12 @@ def config_changes(body: Mapping[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def merged(config: Mapping[str, Any] | None, changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(config: Mapping[str, JsonValue] | None, changes: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     together = {**(config or {}), **changes}
     return {name: together[name] for name in _FIELDS if together.get(name) is not None}
 
 
-def config_of(state: State, subject: str | None) -> dict[str, Any] | None:
+def config_of(state: State, subject: str | None) -> dict[str, JsonValue] | None:
     """The subject's own configuration; the global one always exists."""
     own = state.configs.get(subject)
     if own is None and not _is_global(subject):
@@ -104,7 +105,7 @@ def config_of(state: State, subject: str | None) -> dict[str, Any] | None:
     return {LEVEL: Level.BACKWARD.value, **merged(own, {})}
 
 
-def config_in_scope(state: State, subject: str | None) -> dict[str, Any]:
+def config_in_scope(state: State, subject: str | None) -> dict[str, JsonValue]:
     for scope in _scopes(subject):
         if scope in state.configs:
             return {LEVEL: Level.BACKWARD.value, **merged(state.configs[scope], {})}
@@ -125,7 +126,7 @@ def mode_in_scope(state: State, subject: str | None) -> Mode:
     return Mode.READWRITE
 
 
-def mode_named(text: Any) -> Mode:
+def mode_named(text: JsonValue) -> Mode:
     if not isinstance(text, str) or text.upper() not in Mode.__members__:
         raise Unprocessable(Code.INVALID_MODE, f"Invalid mode {text!r}. Valid values are {', '.join(Mode.__members__)}")
     return Mode(text.upper())

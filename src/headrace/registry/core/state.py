@@ -10,11 +10,11 @@ Invariants: within a context an id has one content (`ids` and `hashes` agree); t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core import records
 from headrace.registry.core.records import Entry, SubjectVersion
-from headrace.registry.core.subjects import DEFAULT_CONTEXT, context_of, in_context_of
+from headrace.registry.core.subjects import DEFAULT_CONTEXT, context_of, in_context_of, matches_prefix
 
 Place = tuple[str, int]  # subject and version
 
@@ -41,7 +41,7 @@ class State:
     def __init__(self) -> None:
         self.subjects: dict[str, dict[int, SubjectVersion]] = {}
         self.contexts: dict[str, Context] = {DEFAULT_CONTEXT: Context()}
-        self.configs: dict[str | None, Mapping[str, Any]] = {}
+        self.configs: dict[str | None, Mapping[str, JsonValue]] = {}
         self.modes: dict[str | None, str] = {}
         self.referrers: dict[Place, dict[Place, None]] = {}
 
@@ -77,7 +77,7 @@ class State:
         elif name in self.contexts and name != DEFAULT_CONTEXT and not self.contexts[name].ids:
             del self.contexts[name]
 
-    def _schema(self, subject: str, number: int, value: Mapping[str, Any] | None) -> None:
+    def _schema(self, subject: str, number: int, value: Mapping[str, JsonValue] | None) -> None:
         before = self.subjects.get(subject, {}).get(number)
         if value is None:
             if before is not None:
@@ -144,6 +144,14 @@ class State:
             if matches and self.has_subject(subject, deleted=deleted):
                 yield subject
 
+    def aliases(self, prefix: str) -> dict[str, list[str]]:
+        """The aliases that begin with the prefix, by the subject that they stand for."""
+        found: dict[str, list[str]] = {}
+        for alias, config in self.configs.items():
+            if alias is not None and config.get("alias") and matches_prefix(alias, prefix):
+                found.setdefault(in_context_of(alias, str(config["alias"])), []).append(alias)
+        return found
+
     def version(self, subject: str, number: int, *, deleted: bool = False) -> SubjectVersion | None:
         """`-1` is the latest version that is not deleted."""
         if number == -1:
@@ -164,7 +172,7 @@ class State:
         return [each for each in versions if deleted or not each.deleted]
 
 
-def _set(settings: dict[str | None, Any], subject: Any, value: Any) -> None:
+def _set(settings: dict[str | None, JsonValue], subject: JsonValue, value: JsonValue) -> None:
     key = None if subject is None else str(subject)
     if value is None:
         settings.pop(key, None)

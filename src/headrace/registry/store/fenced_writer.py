@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from headrace.client.cluster_client import TRANSACTION, check
 from headrace.kernel.errors import ErrorCode
+from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record, build_batch
 from headrace.registry.store.topic import SchemasTopic, retrying
 from headrace.wire.apis import ApiKey
@@ -44,7 +45,7 @@ class FencedWriter:
             "producer_epoch": -1,
         }
 
-        async def attempt() -> Any:
+        async def attempt() -> JsonValue:
             answer = await self._to_coordinator(ApiKey.INIT_PRODUCER_ID, body, at_most=4)
             check(answer.error_code, None, f"producer id of {self.transactional_id!r}")
             return answer
@@ -65,7 +66,7 @@ class FencedWriter:
         check(answer.error_code, None, f"commit of {self.transactional_id!r}")
         return after
 
-    def _identity(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, JsonValue]:
         producer_id, epoch = self._producer
         return {"transactional_id": self.transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
 
@@ -104,7 +105,7 @@ class FencedWriter:
         check(found.error_code, found.error_message, f"write to topic {self.topic.name!r}")
         return int(found.base_offset) + len(records)
 
-    async def _to_coordinator(self, api: ApiKey, body: dict[str, Any], *, at_most: int) -> Any:
+    async def _to_coordinator(self, api: ApiKey, body: dict[str, JsonValue], *, at_most: int) -> JsonValue:
         client = self.topic.client
         return await client.to_coordinator(self.transactional_id, api, body, key_type=TRANSACTION, at_most=at_most)
 

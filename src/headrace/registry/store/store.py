@@ -16,11 +16,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from headrace.client.cluster_client import ClusterClient
+from headrace.client.security import ClientSecurity
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
+from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
 from headrace.registry.core.errors import Code, RegistryError, StoreFailed, Unprocessable
 from headrace.registry.core.operations import LARGEST_SCHEMA_BYTES, Decision
@@ -53,6 +55,8 @@ class StoreSettings:
     group: str = "schema-registry"
     session_timeout_ms: int = 10_000
     timeout_s: float = 30.0
+    security: ClientSecurity | None = None
+    """The registry's own login, with which it reads and writes its topic."""
 
 
 class SchemaStore:
@@ -67,7 +71,7 @@ class SchemaStore:
         self._election = Election(
             self._clients["election"], settings.group, settings.identity, settings.session_timeout_ms, self._on_leader
         )
-        self._waiting: asyncio.Queue[tuple[Operation, asyncio.Future[Any]]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[Operation, asyncio.Future[JsonValue]]] = asyncio.Queue()
         self._decided: State | None = None
         self._leader_known = asyncio.Event()
         self._leader_changed = asyncio.Event()
@@ -75,7 +79,10 @@ class SchemaStore:
 
     def _client(self, name: str) -> ClusterClient:
         return ClusterClient(
-            self.settings.bootstrap, client_id=f"headrace-registry-{name}", timeout=self.settings.timeout_s
+            self.settings.bootstrap,
+            client_id=f"headrace-registry-{name}",
+            timeout=self.settings.timeout_s,
+            security=self.settings.security,
         )
 
     def _topic(self, client: str) -> SchemasTopic:
@@ -123,12 +130,12 @@ class SchemaStore:
         except Fault as fault:
             raise StoreFailed(Code.STORE, f"topic {self.settings.topic}: {fault.message}") from fault
 
-    async def write(self, operation: Operation) -> Any:
+    async def write(self, operation: Operation) -> JsonValue:
         """Executes a write and returns its reply. Raises NotLeading or RegistryError."""
         leader = await self.known_leader()
         if leader != self.settings.identity:
             raise NotLeading(leader)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait((operation, future))
         try:
             async with asyncio.timeout(self.settings.timeout_s):
@@ -182,18 +189,19 @@ class SchemaStore:
                 for _, future in batch:
                     _fail(future, StoreFailed(Code.STORE, f"topic {self.settings.topic}: {reason}: try again"))
 
-    async def _write_batch(self, batch: list[tuple[Operation, asyncio.Future[Any]]]) -> None:
+    async def _write_batch(self, batch: list[tuple[Operation, asyncio.Future[JsonValue]]]) -> None:
         decided = self._decided or await self._take_over()
         self._decided = decided
         records: list[Record] = []
-        answers: list[tuple[asyncio.Future[Any], Any]] = []
+        answers: list[tuple[asyncio.Future[JsonValue], JsonValue]] = []
         now_ms = int(time.time() * 1000)
         for operation, future in batch:
             try:
                 decision = operation(decided)
                 made = [Record(*entry.encoded(), timestamp_ms=now_ms) for entry in decision.records]
                 _check_sizes(made)
-            except RegistryError as error:
+            except Exception as error:
+                # A defect in one operation fails this request only. The writer serves the others.
                 answers.append((future, error))
                 continue
             for entry in decision.records:
@@ -203,7 +211,7 @@ class SchemaStore:
         if records:
             await self._reader.reached(await self._writer.append(records))
         for future, reply in answers:
-            if isinstance(reply, RegistryError):
+            if isinstance(reply, Exception):
                 _fail(future, reply)
             elif not future.done():
                 future.set_result(reply)
@@ -230,6 +238,6 @@ def _check_sizes(records: list[Record]) -> None:
             )
 
 
-def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+def _fail(future: asyncio.Future[JsonValue], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headrace.client.cluster_client import ClusterClient, check
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records
 from headrace.records.visible import visible_batches
@@ -110,7 +111,7 @@ class SchemasTopic:
     async def fetch(self, leader: int, offset: int, *, max_wait_ms: int, max_bytes: int) -> tuple[list[Record], int]:
         """Committed records from `offset` on, and the next offset to fetch."""
         part = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
-        body: dict[str, Any] = {
+        body: dict[str, JsonValue] = {
             "replica_id": -1,
             "max_wait": max_wait_ms,
             "min_bytes": 1,

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.registry.core.avro.compatibility import avro_incompatibilities
+from headrace.registry.core.avro.defaults import default_faults
 from headrace.registry.core.avro.parsing import parse_avro
 from headrace.registry.core.avro.printing import avro_text
-from headrace.registry.core.avro.schema import Schema
+from headrace.registry.core.avro.schema import Record, Schema
+from headrace.registry.core.avro.tags import avro_tags, with_avro_tags
 from headrace.registry.core.content import AVRO
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.schema_types import ParsedSchema
+from headrace.registry.core.tags import TagChange, Tags
 
 
 class ParsedAvro:
@@ -39,3 +42,15 @@ class ParsedAvro:
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
         assert isinstance(writer, ParsedAvro)
         return avro_incompatibilities(self.schema, writer.schema)
+
+    def tags(self) -> Tags:
+        return avro_tags(self.schema)
+
+    def with_tags(self, change: TagChange) -> str:
+        return avro_text(with_avro_tags(self.schema, change), self._referenced)
+
+    def field_faults(self) -> list[str]:
+        return default_faults(self.schema)
+
+    def has_top_level_field(self, name: str) -> bool:
+        return isinstance(self.schema, Record) and name in self.schema.fields

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.avro.schema import (
     NO_DEFAULT,
     PRIMITIVES,
@@ -64,7 +65,7 @@ class _Parser:
         self.names: dict[str, Named] = {}
         self._containers: list[Array | Map | Union | Record] = []
 
-    def whole(self, document: Any) -> Schema:
+    def whole(self, document: JsonValue) -> Schema:
         schema = self.schema(document, None, "")
         for each in self._containers:
             if isinstance(each, Array):
@@ -92,7 +93,7 @@ class _Parser:
             )
         return found
 
-    def schema(self, node: Any, space: str | None, at: str) -> Schema:
+    def schema(self, node: JsonValue, space: str | None, at: str) -> Schema:
         if isinstance(node, str):
             return self._named(node, space, at)
         if isinstance(node, list):
@@ -107,7 +108,7 @@ class _Parser:
         name = _name(text, space)
         return self.names.get(name.full) or self.names.get(text) or _Unresolved(name, at)
 
-    def _union(self, nodes: list[Any], space: str | None, at: str) -> Union:
+    def _union(self, nodes: list[JsonValue], space: str | None, at: str) -> Union:
         branches: list[Schema] = []
         taken: set[str] = set()
         for index, node in enumerate(nodes):
@@ -121,7 +122,7 @@ class _Parser:
             branches.append(branch)
         return self._container(Union(tuple(branches)))
 
-    def _object(self, node: dict[str, Any], space: str | None, at: str) -> Schema:
+    def _object(self, node: dict[str, JsonValue], space: str | None, at: str) -> Schema:
         kind = node.get("type")
         if not isinstance(kind, str):
             raise _wrong(at, 'an object needs a "type" that is a string')
@@ -136,12 +137,14 @@ class _Parser:
             return self._container(Map(self._part(node, "values", space, at), props))
         return self._named(kind, space, at)
 
-    def _part(self, node: Mapping[str, Any], name: str, space: str | None, at: str) -> Schema:
+    def _part(self, node: Mapping[str, JsonValue], name: str, space: str | None, at: str) -> Schema:
         if name not in node:
             raise _wrong(at, f'{node["type"]} has no "{name}"')
         return self.schema(node[name], space, _below(at, name))
 
-    def _definition(self, kind: str, node: dict[str, Any], space: str | None, props: dict[str, Any], at: str) -> Named:
+    def _definition(
+        self, kind: str, node: dict[str, JsonValue], space: str | None, props: dict[str, JsonValue], at: str
+    ) -> Named:
         simple = node.get("name")
         if not isinstance(simple, str) or not simple:
             raise _wrong(at, f'{kind} has no "name"')
@@ -170,7 +173,7 @@ class _Parser:
         self._containers.append(made)
         return made
 
-    def _fields(self, record: Record, node: dict[str, Any], at: str) -> None:
+    def _fields(self, record: Record, node: dict[str, JsonValue], at: str) -> None:
         fields = node.get("fields")
         if not isinstance(fields, list):
             raise _wrong(at, 'record has no "fields" list')
@@ -217,7 +220,7 @@ def _are_equal(first: Schema, second: Schema) -> bool:
     )
 
 
-def _below_of(schema: Schema) -> list[tuple[Any, Schema]]:
+def _below_of(schema: Schema) -> list[tuple[JsonValue, Schema]]:
     """The direct child schemas, each with the other properties that must be equal."""
     if isinstance(schema, Array):
         return [(None, schema.items)]
@@ -231,7 +234,12 @@ def _below_of(schema: Schema) -> list[tuple[Any, Schema]]:
 
 
 def _enum(
-    node: dict[str, Any], name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any], at: str
+    node: dict[str, JsonValue],
+    name: Name,
+    doc: str | None,
+    aliases: tuple[Name, ...],
+    props: dict[str, JsonValue],
+    at: str,
 ) -> Enum:
     symbols = node.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols):
@@ -244,7 +252,7 @@ def _enum(
     return Enum(name, doc, aliases, props, tuple(symbols), default)
 
 
-def _default(value: Any, schema: Schema, at: str) -> Any:
+def _default(value: JsonValue, schema: Schema, at: str) -> JsonValue:
     """Defaults are not checked; Apache Avro reads text for a float or double as a number."""
     if not isinstance(value, str) or schema.kind not in ("float", "double"):
         return value
@@ -254,7 +262,7 @@ def _default(value: Any, schema: Schema, at: str) -> Any:
         raise _wrong(at, f'the default "{value}" of a {schema.kind} is not a number') from fault
 
 
-def _size(node: dict[str, Any], at: str) -> int:
+def _size(node: dict[str, JsonValue], at: str) -> int:
     size = node.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _LARGEST_FIXED:
         raise _wrong(at, f'fixed needs a "size" that is a number of bytes, not {size!r}')
@@ -267,7 +275,7 @@ def _name(text: str, space: str | None) -> Name:
     return Name(simple, before or None) if dot else Name(text, space or None)
 
 
-def _aliases(node: dict[str, Any], at: str) -> list[str]:
+def _aliases(node: dict[str, JsonValue], at: str) -> list[str]:
     aliases = node.get("aliases")
     if aliases is None:
         return []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.avro.schema import (
     NO_DEFAULT,
     PRIMITIVES,
@@ -37,7 +38,7 @@ class _Printer:
         self.known = known
         self.normalize = normalize
 
-    def document(self, schema: Schema, space: str | None) -> Any:
+    def document(self, schema: Schema, space: str | None) -> JsonValue:
         if isinstance(schema, Union):
             return [self.document(branch, space) for branch in schema.branches]
         props = self._props(schema.props)
@@ -49,17 +50,17 @@ class _Printer:
             return self._definition(schema, space)
         return {"type": schema.kind, **props} if props else schema.kind
 
-    def _props(self, props: dict[str, Any]) -> dict[str, Any]:
+    def _props(self, props: dict[str, JsonValue]) -> dict[str, JsonValue]:
         if not self.normalize:
             return props
         first = [name for name in _LOGICAL if name in props and "logicalType" in props]
         return {name: props[name] for name in (*first, *sorted(props.keys() - set(first)))}
 
-    def _definition(self, schema: Named, space: str | None) -> Any:
+    def _definition(self, schema: Named, space: str | None) -> JsonValue:
         if schema.name.full in self.known:
             return _reference(schema.name, space)
         self.known.add(schema.name.full)
-        found: dict[str, Any] = {"type": schema.kind, "name": schema.name.simple}
+        found: dict[str, JsonValue] = {"type": schema.kind, "name": schema.name.simple}
         if schema.name.space is not None and schema.name.space != space:
             found["namespace"] = schema.name.space
         elif schema.name.space is None and space is not None:
@@ -80,8 +81,8 @@ class _Printer:
             found["aliases"] = self._sorted([_alias(each, schema.name.space) for each in schema.aliases])
         return found
 
-    def _field(self, field: Field, space: str | None) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": field.name, "type": self.document(field.schema, space)}
+    def _field(self, field: Field, space: str | None) -> dict[str, JsonValue]:
+        found: dict[str, JsonValue] = {"name": field.name, "type": self.document(field.schema, space)}
         if self._shows(field.doc):
             found["doc"] = field.doc
         if field.default is not NO_DEFAULT:

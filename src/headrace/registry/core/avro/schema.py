@@ -5,9 +5,10 @@ A named type that is used twice is one object in the tree. So recursive schemas 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
@@ -27,7 +28,7 @@ class Schema:
 
     __slots__ = ("kind", "props")
 
-    def __init__(self, kind: str, props: dict[str, Any]) -> None:
+    def __init__(self, kind: str, props: dict[str, JsonValue]) -> None:
         self.kind = kind
         self.props = props
 
@@ -44,7 +45,7 @@ class Primitive(Schema):
 class Array(Schema):
     __slots__ = ("items",)
 
-    def __init__(self, items: Schema, props: dict[str, Any]) -> None:
+    def __init__(self, items: Schema, props: dict[str, JsonValue]) -> None:
         super().__init__("array", props)
         self.items = items
 
@@ -52,7 +53,7 @@ class Array(Schema):
 class Map(Schema):
     __slots__ = ("values",)
 
-    def __init__(self, values: Schema, props: dict[str, Any]) -> None:
+    def __init__(self, values: Schema, props: dict[str, JsonValue]) -> None:
         super().__init__("map", props)
         self.values = values
 
@@ -69,7 +70,7 @@ class Named(Schema):
     __slots__ = ("aliases", "doc", "name")
 
     def __init__(
-        self, kind: str, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any]
+        self, kind: str, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, JsonValue]
     ) -> None:
         super().__init__(kind, props)
         self.name = name
@@ -85,7 +86,7 @@ class Fixed(Named):
     __slots__ = ("size",)
 
     def __init__(
-        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any], size: int
+        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, JsonValue], size: int
     ) -> None:
         super().__init__("fixed", name, doc, aliases, props)
         self.size = size
@@ -99,7 +100,7 @@ class Enum(Named):
         name: Name,
         doc: str | None,
         aliases: tuple[Name, ...],
-        props: dict[str, Any],
+        props: dict[str, JsonValue],
         symbols: tuple[str, ...],
         default: str | None,
     ) -> None:
@@ -116,10 +117,10 @@ class Field:
     name: str
     schema: Schema
     doc: str | None
-    default: Any  # NO_DEFAULT where there is none: null is a default
+    default: JsonValue  # NO_DEFAULT where there is none: null is a default
     order: str
     aliases: tuple[str, ...]
-    props: dict[str, Any]
+    props: dict[str, JsonValue]
 
     @property
     def has_default(self) -> bool:
@@ -132,7 +133,7 @@ class Record(Named):
     __slots__ = ("fields", "is_error")
 
     def __init__(
-        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, Any], *, is_error: bool
+        self, name: Name, doc: str | None, aliases: tuple[Name, ...], props: dict[str, JsonValue], *, is_error: bool
     ) -> None:
         super().__init__("record", name, doc, aliases, props)
         self.is_error = is_error

@@ -6,4 +6,5 @@
 `bounds`          limits of strings, numbers, arrays and objects
 `objects`         properties by content model
 `arrays`          items
+`tags`            tags of objects and properties
 """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
 
@@ -28,7 +29,7 @@ def array_faults(walk: Comparison, old: Node, new: Node, path: str) -> Iterator[
             yield from walk.compare(old.below("contains"), new.below("contains"), at)
 
 
-def _items(node: Node) -> tuple[list[Any], Node]:
+def _items(node: Node) -> tuple[list[JsonValue], Node]:
     """(schemas of the first items, schema of the rest). Drafts before 2020-12 write a list into `items`."""
     listed = node.keywords.get("prefixItems")
     if isinstance(listed, list):

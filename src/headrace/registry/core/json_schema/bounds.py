@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
 
@@ -46,7 +47,7 @@ def _applies(kind: str, types: tuple[str, ...]) -> bool:
     return kind in types or (kind == "number" and "integer" in types)
 
 
-def _limits(node: Node) -> dict[str, Any]:
+def _limits(node: Node) -> dict[str, JsonValue]:
     """Draft 4 writes an exclusive limit as a limit and a flag."""
     found = {name: node.keywords[name] for name in (*_UPPER, *_LOWER) if name in node.keywords}
     for plain, exclusive in (("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")):
@@ -58,7 +59,7 @@ def _limits(node: Node) -> dict[str, Any]:
     return found
 
 
-def _limit(name: str, before: Any, after: Any, *, upper: bool, path: str) -> Iterator[Incompatibility]:
+def _limit(name: str, before: JsonValue, after: JsonValue, *, upper: bool, path: str) -> Iterator[Incompatibility]:
     word = _snake(name)
     if before is None:
         if name not in _COUNTS or after > 0:

@@ -8,8 +8,9 @@ matches an old part. Schemas that are already being compared count as compatible
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
 
@@ -20,7 +21,7 @@ class Comparison:
     def __init__(self, *, lenient: bool) -> None:
         self.lenient = lenient
         # The values keep the schemas alive, because the keys contain their ids, which are unique only while they live.
-        self._known: dict[tuple[int, int], tuple[Any, Any, list[Incompatibility]]] = {}
+        self._known: dict[tuple[int, int], tuple[JsonValue, JsonValue, list[Incompatibility]]] = {}
 
     def compare(self, original: Node, update: Node, path: str = "#") -> list[Incompatibility]:
         original, update = original.resolved(), update.resolved()
@@ -181,19 +182,19 @@ def _listed(node: Node) -> str:
     return "any" if "type" not in node.keywords else "|".join(types_of(node))
 
 
-def _branches(node: Node) -> list[Any]:
+def _branches(node: Node) -> list[JsonValue]:
     found = node.keywords.get("anyOf") or node.keywords.get("oneOf")
     return found if isinstance(found, list) else []
 
 
-def _values(node: Node) -> list[Any] | None:
+def _values(node: Node) -> list[JsonValue] | None:
     if "const" in node.keywords:
         return [node.keywords["const"]]
     found = node.keywords.get("enum")
     return found if isinstance(found, list) else None
 
 
-def _accepts_value(value: Any, node: Node) -> bool:
+def _accepts_value(value: JsonValue, node: Node) -> bool:
     """A value counts as rejected if its schema cannot be resolved here."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import _WrappedReferencingError

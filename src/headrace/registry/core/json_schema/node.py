@@ -7,9 +7,10 @@ that must hold. `parts` returns the schema as a list of simple schemas that must
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
 
 # Keywords that do not affect validation.
 ANNOTATIONS: Final = frozenset(
@@ -26,10 +27,10 @@ _DEEPEST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    schema: Any  # a dict, True or False
-    resolver: Any
+    schema: JsonValue  # a dict, True or False
+    resolver: JsonValue
 
-    def at(self, schema: Any) -> Node:
+    def at(self, schema: JsonValue) -> Node:
         return Node(schema, self.resolver)
 
     def resolved(self) -> Node:
@@ -52,7 +53,7 @@ class Node:
         name = next((each for each in _REFERENCES if each in self.schema), None)
         return name if name is not None and not (self._rules().keys() - {name}) else None
 
-    def _rules(self) -> dict[str, Any]:
+    def _rules(self) -> dict[str, JsonValue]:
         return {
             name: value for name, value in self.schema.items() if name not in ANNOTATIONS and not name.startswith("x-")
         }
@@ -66,14 +67,14 @@ class Node:
         return self.schema is False
 
     @property
-    def keywords(self) -> Mapping[str, Any]:
+    def keywords(self) -> Mapping[str, JsonValue]:
         return self.schema if isinstance(self.schema, dict) else {}
 
     @property
     def has_default(self) -> bool:
         return "default" in self.keywords
 
-    def below(self, name: str, absent: Any = True) -> Node:
+    def below(self, name: str, absent: JsonValue = True) -> Node:
         return self.at(self.keywords.get(name, absent))
 
     def parts(self) -> list[Node]:

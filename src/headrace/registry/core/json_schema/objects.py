@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
 
@@ -27,7 +28,7 @@ def object_faults(walk: Comparison, old: Node, new: Node, path: str) -> Iterator
     yield from walk.compare(before, after, f"{path}/propertyNames")
 
 
-def _map(node: Node, name: str) -> dict[str, Any]:
+def _map(node: Node, name: str) -> dict[str, JsonValue]:
     found = node.keywords.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -139,7 +140,7 @@ def _dependencies(walk: Comparison, old: Node, new: Node, path: str) -> Iterator
             yield from walk.compare(old.at(True if isinstance(known, list) else known), new.at(wanted), at)
 
 
-def _all_dependencies(node: Node) -> dict[str, Any]:
+def _all_dependencies(node: Node) -> dict[str, JsonValue]:
     return {
         name: wanted
         for keyword in ("dependencies", "dependentRequired", "dependentSchemas")

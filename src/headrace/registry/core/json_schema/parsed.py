@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 import jsonschema
 import referencing
@@ -11,13 +11,16 @@ import referencing.exceptions
 import referencing.jsonschema
 from jsonschema.validators import validator_for
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.content import JSON
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.comparison import Comparison
 from headrace.registry.core.json_schema.node import Node
+from headrace.registry.core.json_schema.tags import json_tags, with_json_tags
 from headrace.registry.core.json_text import json_text, parse_json
 from headrace.registry.core.schema_types import ParsedSchema
+from headrace.registry.core.tags import TagChange, Tags
 
 # These keywords contain values, not schemas.
 _VALUES: Final = ("const", "enum", "default", "examples", "example")
@@ -27,7 +30,7 @@ _DRAFT_7: Final = referencing.jsonschema.DRAFT7
 class ParsedJson:
     type = JSON
 
-    def __init__(self, document: Any, node: Node) -> None:
+    def __init__(self, document: JsonValue, node: Node) -> None:
         self.document = document
         self.node = node
 
@@ -37,7 +40,7 @@ class ParsedJson:
         if not isinstance(document, dict | bool):
             raise InvalidSchema("Invalid JSON schema: a JSON schema is an object, true or false")
         _check(document)
-        registry: referencing.Registry[Any] = referencing.Registry()
+        registry: referencing.Registry[JsonValue] = referencing.Registry()
         for name, referenced in references.items():
             resource = _resource(parse_json(referenced, f"the referenced JSON schema '{name}'"))
             registry = registry.with_resource(name, resource)
@@ -65,14 +68,27 @@ class ParsedJson:
         assert isinstance(writer, ParsedJson)
         return Comparison(lenient=lenient).compare(writer.node, self.node)
 
+    def tags(self) -> Tags:
+        return json_tags(self.document)
 
-def _resource(document: Any) -> referencing.Resource[Any]:
+    def with_tags(self, change: TagChange) -> str:
+        return json_text(with_json_tags(self.document, change))
+
+    def field_faults(self) -> list[str]:
+        return []
+
+    def has_top_level_field(self, name: str) -> bool:
+        properties = self.document.get("properties") if isinstance(self.document, dict) else None
+        return isinstance(properties, dict) and name in properties
+
+
+def _resource(document: JsonValue) -> referencing.Resource[JsonValue]:
     named = document.get("$schema") if isinstance(document, dict) else None
     known = referencing.jsonschema.specification_with(named, default=_DRAFT_7) if isinstance(named, str) else _DRAFT_7
     return known.create_resource(document)
 
 
-def _check(document: Any) -> None:
+def _check(document: JsonValue) -> None:
     """Validates against the metaschema of its draft (7 unless `$schema` names another)."""
     validator = validator_for(document, default=jsonschema.Draft7Validator)
     try:
@@ -96,7 +112,7 @@ def _check_references(node: Node, at: str) -> None:
                 ) from fault
 
 
-def _subschemas(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _subschemas(schema: JsonValue, at: str) -> Iterator[tuple[str, dict[str, JsonValue]]]:
     if isinstance(schema, dict):
         yield at, schema
         for name, value in schema.items():
@@ -107,7 +123,7 @@ def _subschemas(schema: Any, at: str) -> Iterator[tuple[str, dict[str, Any]]]:
             yield from _subschemas(value, f"{at}/{index}")
 
 
-def _sorted(document: Any) -> Any:
+def _sorted(document: JsonValue) -> JsonValue:
     if isinstance(document, dict):
         return {name: _sorted(document[name]) for name in sorted(document)}
     return [_sorted(each) for each in document] if isinstance(document, list) else document

@@ -7,6 +7,7 @@
 `built_in`        files that every schema may import
 `names`           full names of types
 `normalization`   a tree in normal form
+`tags`            tags of messages and fields
 `compatibility`   whether a new file may follow an old one
 `parsed`          all of them behind the interface of `schema_types`
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from google.protobuf.message import DecodeError
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.protobuf.file import (
     SCALARS,
     Enum,
@@ -79,7 +80,7 @@ def file_of(descriptor: FileDescriptorProto) -> ProtoFile:
     )
 
 
-def _options(options: Any) -> tuple[Option, ...]:
+def _options(options: JsonValue) -> tuple[Option, ...]:
     """Standard options that are set. Omits extensions, which are unknown fields to this process."""
     found = []
     for field, value in options.ListFields():
@@ -185,7 +186,7 @@ def descriptor_of(file: ProtoFile, names: Names) -> FileDescriptorProto:
     return made
 
 
-def _set_options(target: Any, options: tuple[Option, ...]) -> None:
+def _set_options(target: JsonValue, options: tuple[Option, ...]) -> None:
     known = target.DESCRIPTOR.fields_by_name
     for option in options:
         field = known.get(option.name)

@@ -15,7 +15,9 @@ from headrace.registry.core.protobuf.file import ProtoFile
 from headrace.registry.core.protobuf.normalization import normalized_file
 from headrace.registry.core.protobuf.parsing import parse_proto
 from headrace.registry.core.protobuf.printing import proto_text
+from headrace.registry.core.protobuf.tags import proto_tags, with_proto_tags
 from headrace.registry.core.schema_types import ParsedSchema
+from headrace.registry.core.tags import TagChange, Tags
 
 
 class ParsedProtobuf:
@@ -52,6 +54,19 @@ class ParsedProtobuf:
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
         assert isinstance(writer, ParsedProtobuf)
         return list(proto_incompatibilities(writer.files, self.files))
+
+    def tags(self) -> Tags:
+        return proto_tags(self.files.file)
+
+    def with_tags(self, change: TagChange) -> str:
+        return proto_text(with_proto_tags(self.files.file, change))
+
+    def field_faults(self) -> list[str]:
+        return []
+
+    def has_top_level_field(self, name: str) -> bool:
+        messages = self.files.file.messages
+        return bool(messages) and any(field.name == name for field in messages[0].all_fields())
 
 
 def _file(text: str) -> ProtoFile:

@@ -4,12 +4,13 @@ checks."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from antlr4.error.ErrorListener import ErrorListener
 from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
+from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.protobuf.file import (
     Enum,
@@ -31,11 +32,11 @@ _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\
 class _Errors(ErrorListener):  # type: ignore[misc]
     """Stops at the first syntax error."""
 
-    def syntaxError(self, _: Any, __: Any, line: int, column: int, message: str, ___: Any) -> None:  # noqa: N802
+    def syntaxError(self, _: JsonValue, __: JsonValue, line: int, column: int, message: str, ___: JsonValue) -> None:  # noqa: N802
         raise InvalidSchema(f"Invalid Protobuf schema at line {line}, column {column + 1}: {message}")
 
 
-def _strict(recognizer: Any) -> None:
+def _strict(recognizer: JsonValue) -> None:
     recognizer.removeErrorListeners()
     recognizer.addErrorListener(_Errors())
 
@@ -66,11 +67,11 @@ def parse_proto(text: str) -> ProtoFile:
     )
 
 
-def _options(elements: Iterable[Any]) -> tuple[Option, ...]:
+def _options(elements: Iterable[JsonValue]) -> tuple[Option, ...]:
     return tuple(Option(each.name, _value(each.value)) for each in elements if isinstance(each, ast.Option))
 
 
-def _value(value: Any) -> str:
+def _value(value: JsonValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -86,7 +87,7 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def _message(node: Any) -> Message:
+def _message(node: JsonValue) -> Message:
     elements = node.elements
     groups = [each.name for each in elements if isinstance(each, ast.Group)]
     if groups:
@@ -125,18 +126,18 @@ def _check_fields(message: Message) -> None:
         names.add(field.name)
 
 
-def _field(node: Any) -> Field:
+def _field(node: JsonValue) -> Field:
     if isinstance(node, ast.MapField):
         return Field(node.name, node.number, f"map<{node.key_type}, {node.value_type}>", None, _options(node.options))
     label = node.cardinality.value.lower() if node.cardinality is not None else None
     return Field(node.name, node.number, node.type, label, _options(node.options))
 
 
-def _one_of(node: Any) -> OneOf:
+def _one_of(node: JsonValue) -> OneOf:
     return OneOf(node.name, tuple(_field(each) for each in node.elements if isinstance(each, ast.Field)))
 
 
-def _enum(node: Any) -> Enum:
+def _enum(node: JsonValue) -> Enum:
     values = tuple(
         EnumValue(each.name, each.number, _options(each.options))
         for each in node.elements
@@ -148,15 +149,15 @@ def _enum(node: Any) -> Enum:
     return Enum(node.name, values, _options(node.elements), reserved)
 
 
-def _reserved(node: Any) -> str:
+def _reserved(node: JsonValue) -> str:
     return ", ".join([*node.ranges, *(f'"{name}"' for name in node.names)])
 
 
-def _extend(node: Any) -> Extend:
+def _extend(node: JsonValue) -> Extend:
     return Extend(node.typeName, tuple(_field(each) for each in node.elements if isinstance(each, ast.Field)))
 
 
-def _service(node: Any) -> Service:
+def _service(node: JsonValue) -> Service:
     methods = tuple(
         Method(each.name, _method_type(each.input_type), _method_type(each.output_type), _options(each.elements))
         for each in node.elements
@@ -165,5 +166,5 @@ def _service(node: Any) -> Service:
     return Service(node.name, methods, _options(node.elements))
 
 
-def _method_type(node: Any) -> str:
+def _method_type(node: JsonValue) -> str:
     return f"stream {node.type}" if node.stream else str(node.type)
