@@ -1,0 +1,18 @@
+"""Records encoded and decoded by the schemas of a schema registry. No event loop, no Spark. In reading order:
+
+`errors`            what can go wrong
+`schema`            a registered schema and its references
+`registry_client`   the registry over HTTP, with a cache
+`wire_format`       the schema id in front of a payload or in a header
+`subjects`          the subject of a topic's schema by strategy
+`plain_values`      Python values as JSON values
+`avro`              Avro payloads
+`json_schema`       JSON payloads
+`protobuf`          Protobuf payloads
+`codecs`            the three formats behind one interface
+`rules`             conditions of data contracts
+`record_decoder`    bytes to values
+`record_encoder`    values to bytes
+`columns`           payloads as Arrow columns
+`arrow_decoder`     a column of payloads of mixed versions to the columns of one schema
+"""
