@@ -1,0 +1,109 @@
+"""Which records a reader wants.
+
+    search=TEXT           the text occurs in the key or the value, upper and lower case alike
+    match=FIELD=VALUE     a field equals a value: match=value.status=paid, match=key=alice; may be given several times
+    filter=EXPRESSION     a CEL expression over topic, partition, offset, timestamp, key, value and headers:
+                          filter=value.amount > 100 && has(value.customer)
+
+A record passes if all conditions hold. An expression that fails on a record, for example because a field is missing,
+does not select it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.kernel.json_values import JsonObject, JsonValue
+from headrace.web.errors import Problem, bad_request
+
+Condition = Callable[[JsonObject], bool]
+_LONGEST: Final = 2000
+_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
+
+
+def conditions(search: str | None, matches: Sequence[str], expression: str | None) -> list[Condition]:
+    """Raises Problem 400 with the place of a mistake."""
+    for text in (search or "", *matches, expression or ""):
+        if len(text) > _LONGEST:
+            raise bad_request(f"a filter has {len(text)} characters; at most {_LONGEST} are allowed")
+    found: list[Condition] = []
+    if search:
+        found.append(_searching(search.lower()))
+    found += [_matching(text) for text in matches]
+    if expression:
+        found.append(_expression(expression))
+    return found
+
+
+def _searching(wanted: str) -> Condition:
+    def holds(document: JsonObject) -> bool:
+        return any(wanted in _text(document[name]).lower() for name in ("key", "value"))
+
+    return holds
+
+
+def _text(value: JsonValue) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _matching(text: str) -> Condition:
+    path, equals, wanted = text.partition("=")
+    first, *rest = path.strip().split(".")
+    if not equals or first not in _FIELDS:
+        raise bad_request(f"match={text!r}: must be FIELD=VALUE, and the field begins with {', '.join(_FIELDS)}")
+
+    def holds(document: JsonObject) -> bool:
+        found: JsonValue = document[first]
+        for name in rest:
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                return False
+        return _text(found) == wanted or (found is None and wanted == "null")
+
+    return holds
+
+
+# The library keeps one parser for the process, and requests compile on several threads.
+_COMPILING = threading.Lock()
+
+
+def _expression(text: str) -> Condition:
+    import celpy  # half a second: imported when a reader uses it
+    from celpy.adapter import json_to_cel
+    from celpy.celparser import CELParseError
+    from celpy.evaluation import CELEvalError
+
+    logging.getLogger("celpy").setLevel(logging.CRITICAL)  # it logs each record on which an expression fails
+    try:
+        with _COMPILING:
+            environment = celpy.Environment(runner_class=celpy.CompiledRunner)
+            program = environment.program(environment.compile(text))
+    except CELParseError as error:
+        where = f" at column {error.column}" if getattr(error, "column", None) else ""
+        raise bad_request(f"filter={text!r}: not a CEL expression{where}") from None
+    except Exception as error:
+        # Boundary to the library: it raises errors of its parser and its compiler for text of the caller.
+        raise Problem(400, 400, f"filter={text!r}: not a CEL expression: {type(error).__name__}") from None
+
+    def holds(document: JsonObject) -> bool:
+        names = {name: json_to_cel(document[name]) for name in _FIELDS}
+        names["headers"] = json_to_cel({one["name"]: one["value"] for one in document["headers"]})
+        try:
+            result = program.evaluate(names)
+            return isinstance(result, celpy.celtypes.BoolType) and bool(result)
+        except CELEvalError:
+            return False
+        except Exception:
+            # Boundary to the library: an expression can fail on a value in ways that it does not wrap.
+            return False
+
+    return holds
