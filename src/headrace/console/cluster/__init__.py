@@ -1,0 +1,12 @@
+"""What the console asks brokers, and keeps for a moment. In reading order:
+
+`cluster`     one cluster of one user: its client, its facts, its samples
+`facts`       brokers, topics, log directories and groups by one question to each broker
+`offsets`     first offsets, ends and committed offsets of many partitions at once
+`configs`     configuration of topics and brokers
+`changes`     create, grow, configure, empty and delete topics
+`groups`      members, positions, lag, reset and deletion of groups
+`pipelines`   Spark flows as they report to the topic `__pipelines`
+`administration` users, transactions, quotas, reassignments
+`samples`     end offsets and lag over time, sampled in the background
+"""

@@ -1,0 +1,8 @@
+"""Decisions of the console without I/O. In reading order:
+
+`formats`      numbers, sizes, durations and times as text
+`listing`      filter, order and pages of a table
+`text_diff`    differences of two texts
+`lineage`      topics and their readers as a picture
+`masking`      fields of records that users may not see
+"""

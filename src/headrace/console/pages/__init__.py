@@ -1,0 +1,14 @@
+"""One file per page or group of pages: from a visit to a view. `routes` has the address of each.
+
+`overview`        brokers, health, throughput and lag at a glance
+`topics`          the list of topics, and one topic
+`messages`        records of a topic: pages, one record, search, live tail, export
+`produce`         a record from a form, also a copy of another one
+`groups`          the list with lag, one group, reset with a preview, deletion
+`pipelines`       Spark flows: the list, and one flow with its history
+`flow`            topics and their readers as a picture
+`schemas`         subjects, versions, differences, compatibility, registration
+`security`        users, ACLs, and whether a principal may do something
+`operations`      transactions, quotas, reassignments, log directories, configuration of brokers
+`topic_changes`   create, configure, grow, empty and delete a topic
+"""

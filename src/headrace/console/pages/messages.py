@@ -1,0 +1,316 @@
+"""Records of a topic: pages newest first or from a place, one record, search, live tail, export."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice, pairwise
+from typing import Final
+
+from starlette.responses import Response, StreamingResponse
+
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.offsets import MAX_TIMESTAMP
+from headrace.console.cluster.facts import Topic
+from headrace.console.cluster.offsets import ends, spans
+from headrace.console.protection import Rejected
+from headrace.console.records import reading
+from headrace.console.records.decoding import Decoding
+from headrace.console.records.export import exported
+from headrace.console.records.positions import parse_positions, positions_text
+from headrace.console.records.search import PLACES, CelFilter, Filter, Step, TextFilter, search_step
+from headrace.console.records.tail import Tail
+from headrace.console.rendering import View, environment
+from headrace.console.visit import Visit
+from headrace.kernel.errors import Fault
+from headrace.records.builder import Record
+
+PAGE_RECORDS: Final = 50
+EXPORT_RECORDS: Final = 100_000
+_BUCKETS: Final = 30
+_VOLUME_MS: Final = 3_600_000
+_MOST_VOLUME_PARTITIONS: Final = 64
+
+
+def decoding_of(visit: Visit, topic: str) -> Decoding:
+    settings = visit.settings
+    return Decoding(topic, visit.cluster.decoder, settings.masks, hides_values=settings.hides_values)
+
+
+async def _spans(visit: Visit, topic: Topic) -> dict[int, tuple[int, int]]:
+    """First offset and end of the partitions that the address chooses."""
+    wanted = visit.query.get("partition", "")
+    found = await spans(visit.cluster.client, [topic])
+    return {
+        partition.partition: span
+        for partition, span in sorted(found.items())
+        if not wanted or str(partition.partition) == wanted
+    }
+
+
+async def messages(visit: Visit) -> View:
+    topic = await visit.cluster.topic(visit.path("topic"))
+    held = await _spans(visit, topic)
+    place = visit.query.get("from", "newest")
+    starts = await _starts(visit, topic, place, held)
+    page, volume = await asyncio.gather(
+        asyncio.to_thread(_read_page, visit, topic.name, held, starts), _volume(visit, topic)
+    )
+    decoding = decoding_of(visit, topic.name)
+    records = await asyncio.to_thread(lambda: [decoding.record(*one) for one in page.records])
+    return View(
+        "messages.html",
+        f"{topic.name}: messages",
+        {
+            "topic": topic.name,
+            "partitions": len(topic.partitions),
+            "partition": visit.query.get("partition", ""),
+            "from": place,
+            "records": records,
+            "total": sum(end - first for first, end in held.values()),
+            "next": None if page.is_last else positions_text(page.positions),
+            "newest_first": starts is None,
+            "volume": volume,
+            "places": PLACES,
+        },
+        section="topics",
+    )
+
+
+async def _starts(visit: Visit, topic: Topic, place: str, held: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
+    """Where a page that reads forward begins; None for the newest first. Raises Rejected."""
+    if place == "newest":
+        return None
+    if visit.query.get("at"):
+        return parse_positions(visit.query["at"])
+    if place == "oldest":
+        return {partition: first for partition, (first, _) in held.items()}
+    if place == "offset":
+        offset = visit.query.get("offset", "")
+        if not offset.isdecimal() or len(offset) > 19:
+            raise Rejected(400, f"offset {offset!r}: must be a whole number")
+        return dict.fromkeys(held, int(offset))
+    if place == "time":
+        found = await ends(visit.cluster.client, [topic], milliseconds(visit.query.get("time", "")))
+        offsets = {partition.partition: offset for partition, offset in found.items()}
+        # -1: every record of the partition is older.
+        return {partition: offsets.get(partition, -1) if offsets.get(partition, -1) >= 0 else end
+                for partition, (_, end) in held.items()}  # fmt: skip
+    raise Rejected(400, f"from {place!r}: must be newest, oldest, offset or time")
+
+
+def milliseconds(text: str) -> int:
+    """A time of a form (`2026-01-31T12:00`, in UTC) or with its own zone. Raises Rejected."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise Rejected(400, f"time {text!r}: must be like 2026-01-31T12:00 (UTC)") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _read_page(
+    visit: Visit, topic: str, held: Mapping[int, tuple[int, int]], starts: dict[int, int] | None
+) -> reading.RecordPage:
+    with visit.cluster.blocking() as client:
+        if starts is None:
+            before = parse_positions(visit.query.get("at", ""))
+            return reading.newest(client, topic, held, before, PAGE_RECORDS)
+        return reading.forward(client, topic, held, starts, PAGE_RECORDS)
+
+
+async def _volume(visit: Visit, topic: Topic) -> dict[str, list[float]]:
+    """Records in each part of the last hour that has records, from the index of timestamps."""
+    nothing: dict[str, list[float]] = {"times": [], "values": []}
+    if len(topic.partitions) > _MOST_VOLUME_PARTITIONS or visit.query.get("at"):
+        return nothing
+    client = visit.cluster.client
+    latest = await ends(client, [topic])
+    newest = [offset for offset in (await ends(client, [topic], MAX_TIMESTAMP)).values() if offset >= 0]
+    if not newest:
+        return nothing
+    end_ms = int(time.time() * 1000)
+    edges = [end_ms - _VOLUME_MS + n * _VOLUME_MS // _BUCKETS for n in range(_BUCKETS + 1)]
+    answers = await asyncio.gather(*(ends(client, [topic], edge) for edge in edges))
+    sums = [
+        sum(offset if offset >= 0 else latest.get(partition, 0) for partition, offset in answer.items())
+        for answer in answers
+    ]
+    if sums[0] == sum(latest.values()):
+        return nothing
+    counts: list[float] = [max(0, after - before) for before, after in pairwise(sums)]
+    return {"times": [edge / 1000 for edge in edges[:-1]], "values": counts}
+
+
+async def record(visit: Visit) -> View:
+    found, decoding = await _one(visit)
+    topic, partition = visit.path("topic"), int(visit.path("partition"))
+    return View(
+        "record.html",
+        f"{topic}-{partition} at {found.offset}",
+        {
+            "topic": topic,
+            "record": decoding.record(partition, found),
+            "shows_bytes": decoding.shows_bytes,
+            "key_hex": _hex_dump(found.key) if decoding.shows_bytes else "",
+            "value_hex": _hex_dump(found.value) if decoding.shows_bytes else "",
+        },
+        section="topics",
+    )
+
+
+async def _one(visit: Visit) -> tuple[Record, Decoding]:
+    topic, partition, offset = visit.path("topic"), int(visit.path("partition")), int(visit.path("offset"))
+    known = await visit.cluster.topic(topic)
+    held = {p.partition: span for p, span in (await spans(visit.cluster.client, [known])).items()}
+    first, end = held.get(partition, (0, 0))
+    found = None
+    if first <= offset < end:
+        with visit.cluster.blocking() as client:
+            found = await asyncio.to_thread(reading.read_one, client, topic, partition, offset)
+    if found is None:
+        raise Rejected(
+            404, f"{topic}-{partition} has no record at offset {offset}: it holds offsets {first} to {end - 1}"
+        )
+    return found, decoding_of(visit, topic)
+
+
+def _hex_dump(data: bytes | None, most: int = 4096) -> str:
+    """Sixteen bytes a line, with their characters."""
+    lines = []
+    for at in range(0, min(len(data or b""), most), 16):
+        part = (data or b"")[at : at + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<47}  {text}")
+    if data is not None and len(data) > most:
+        lines.append(f"… {len(data) - most} more bytes: download them")
+    return "\n".join(lines)
+
+
+async def raw(visit: Visit) -> Response:
+    """The bytes of the key or value as a file."""
+    found, decoding = await _one(visit)
+    if not decoding.shows_bytes:
+        raise Rejected(403, "raw bytes are not shown: this console hides or masks values of this topic")
+    part = visit.path("part")
+    if part not in ("key", "value"):
+        raise Rejected(404, f"{part!r}: must be key or value")
+    data = found.key if part == "key" else found.value
+    name = f"{visit.path('topic')}-{visit.path('partition')}-{found.offset}.{part}"
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    return Response(data or b"", media_type="application/octet-stream", headers=headers)
+
+
+async def search(visit: Visit) -> View:
+    topic = await visit.cluster.topic(visit.path("topic"))
+    decoding = decoding_of(visit, topic.name)
+    text, expression, place = visit.query.get("q", ""), visit.query.get("cel", ""), visit.query.get("in", "anywhere")
+    if not text and not expression:
+        raise Rejected(400, "a search needs a text or a CEL expression")
+    if decoding.hides_values:
+        raise Rejected(403, "this console hides keys and values, so it does not search them")
+    if place not in PLACES:
+        raise Rejected(400, f"in {place!r}: must be {', '.join(PLACES)}")
+    held = await _spans(visit, topic)
+    until = parse_positions(visit.query.get("until", "")) or {number: end for number, (_, end) in held.items()}
+    positions = parse_positions(visit.query.get("at", "")) or {number: first for number, (first, _) in held.items()}
+    starts = {number: max(offset, held[number][0]) for number, offset in positions.items() if number in held}
+    wanted: Filter = CelFilter(expression, decoding) if expression else TextFilter(text, place, decoding)
+
+    def step() -> Step:
+        with visit.cluster.blocking() as client:
+            return search_step(client, decoding, wanted, starts, until)
+
+    found = await asyncio.to_thread(step)
+    earlier = int(visit.query.get("scanned", "0")) if visit.query.get("scanned", "0").isdecimal() else 0
+    matched = int(visit.query.get("matched", "0")) if visit.query.get("matched", "0").isdecimal() else 0
+    scope = sum(max(0, end - held.get(number, (0, 0))[0]) for number, end in until.items())
+    left = sum(max(0, end - found.positions.get(number, 0)) for number, end in until.items())
+    query = {
+        "q": text, "cel": expression, "in": place if place != "anywhere" else "",
+        "partition": visit.query.get("partition", ""), "at": positions_text(found.positions),
+        "until": positions_text(until), "scanned": earlier + found.scanned, "matched": matched + len(found.matches),
+    }  # fmt: skip
+    return View(
+        "search.html",
+        f"{topic.name}: search",
+        {
+            "topic": topic.name,
+            "text": text,
+            "expression": expression,
+            "place": place,
+            "places": PLACES,
+            "records": found.matches,
+            "scanned": earlier + found.scanned,
+            "matched": matched + len(found.matches),
+            "rate": found.scanned / found.elapsed_s if found.elapsed_s > 0 else 0.0,
+            "percent": 100 if not scope else 100 - 100 * left // scope,
+            "done": found.is_done,
+            "positions": found.positions,
+            "resume": None if found.is_done else visit.url("topics", topic.name, "search", **query),
+        },
+        section="topics",
+    )
+
+
+async def tail(visit: Visit) -> View | Response:
+    """The page of a live tail; as server-sent events, the rows themselves."""
+    topic = await visit.cluster.topic(visit.path("topic"))
+    if "text/event-stream" not in visit.request.headers.get("accept", ""):
+        return View("tail.html", f"{topic.name}: live", {"topic": topic.name}, section="topics")
+    held = await _spans(visit, topic)
+    leaders = {p.index: p.leader for p in topic.partitions if p.leader is not None and p.index in held}
+    own = ClusterClient(
+        visit.cluster.address.brokers.bootstrap, client_id="headrace-console", timeout=visit.cluster.client.timeout,
+        security=visit.cluster.client.security,
+    )  # fmt: skip
+    follower = Tail(own, decoding_of(visit, topic.name), leaders, {number: held[number][1] for number in leaders})
+    rows = environment().get_template("record_rows.html")
+
+    async def events() -> AsyncIterator[str]:
+        yield _event("state", "following")
+        try:
+            async for arrived in follower.arriving():
+                if arrived is None:
+                    yield ": still here\n\n"
+                    continue
+                markup = rows.render(
+                    records=arrived.records, left_out=arrived.left_out, topic=topic.name, url=visit.url
+                )
+                yield _event("records", markup)
+        except Fault as fault:
+            yield _event("state", f"stopped: {fault.message or fault.code.name}")
+
+    return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def _event(name: str, text: str) -> str:
+    lines = "".join(f"data: {line}\n" for line in text.splitlines() if line.strip())
+    return f"event: {name}\n{lines}\n"
+
+
+async def export(visit: Visit) -> Response:
+    topic = await visit.cluster.topic(visit.path("topic"))
+    form = visit.query.get("format", "ndjson")
+    if form not in ("ndjson", "csv"):
+        raise Rejected(400, f"format {form!r}: must be ndjson or csv")
+    limit = visit.query.get("limit", str(EXPORT_RECORDS))
+    if not limit.isdecimal() or not 0 < int(limit) <= 10_000_000:
+        raise Rejected(400, f"limit {limit!r}: must be a number up to 10 000 000")
+    held = await _spans(visit, topic)
+    starts = await _starts(visit, topic, visit.query.get("from", "oldest"), held) or {}
+    chosen = {number: (max(first, starts.get(number, first)), end) for number, (first, end) in held.items()}
+    client = visit.cluster.blocking()
+    lines = exported(client, decoding_of(visit, topic.name), chosen, form, int(limit))
+
+    async def body() -> AsyncIterator[str]:
+        try:
+            while text := await asyncio.to_thread(lambda: "".join(islice(lines, 500))):
+                yield text
+        finally:
+            client.close()
+
+    kind = "text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson"
+    headers = {"content-disposition": f'attachment; filename="{topic.name}.{form}"', "cache-control": "no-store"}
+    return StreamingResponse(body(), media_type=kind, headers=headers)

@@ -1,0 +1,71 @@
+"""Every page with its address below /clusters/NAME, and the entries of the navigation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from starlette.responses import Response
+
+from headrace.console.pages.flow import flow
+from headrace.console.pages.groups import delete_group, group, groups, reset_group
+from headrace.console.pages.messages import export, messages, raw, record, search, tail
+from headrace.console.pages.operations import broker_configuration, end_transaction, operations
+from headrace.console.pages.overview import overview
+from headrace.console.pages.pipelines import pipeline, pipelines
+from headrace.console.pages.produce import produce
+from headrace.console.pages.schemas import register_schema, schemas, subject
+from headrace.console.pages.security import security
+from headrace.console.pages.topic_changes import configure_topic, create_topic, delete_topic, empty_topic, grow_topic
+from headrace.console.pages.topics import topic, topics
+from headrace.console.rendering import View
+from headrace.console.visit import Redirect, Visit
+
+Page = Callable[[Visit], Awaitable[View | Redirect | Response]]
+READ: Final = ("GET",)
+CHANGE: Final = ("GET", "POST")
+
+PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
+    ("", overview, READ),
+    ("/topics", topics, READ),
+    ("/new-topic", create_topic, CHANGE),
+    ("/topics/{topic}", topic, READ),
+    ("/topics/{topic}/messages", messages, READ),
+    ("/topics/{topic}/messages/{partition:int}/{offset:int}", record, READ),
+    ("/topics/{topic}/messages/{partition:int}/{offset:int}/{part}", raw, READ),
+    ("/topics/{topic}/search", search, READ),
+    ("/topics/{topic}/tail", tail, READ),
+    ("/topics/{topic}/export", export, READ),
+    ("/topics/{topic}/produce", produce, CHANGE),
+    ("/topics/{topic}/configure", configure_topic, CHANGE),
+    ("/topics/{topic}/grow", grow_topic, CHANGE),
+    ("/topics/{topic}/empty", empty_topic, CHANGE),
+    ("/topics/{topic}/delete", delete_topic, CHANGE),
+    # The name of a group may hold any character, a slash too: it stands in the query.
+    ("/groups", groups, READ),
+    ("/group", group, READ),
+    ("/group/reset", reset_group, CHANGE),
+    ("/group/delete", delete_group, CHANGE),
+    ("/pipelines", pipelines, READ),
+    ("/pipeline", pipeline, READ),
+    ("/flow", flow, READ),
+    ("/schemas", schemas, READ),
+    ("/subject", subject, READ),
+    ("/register-schema", register_schema, CHANGE),
+    ("/security", security, READ),
+    ("/operations", operations, READ),
+    ("/end-transaction", end_transaction, CHANGE),
+    ("/brokers/{broker}", broker_configuration, READ),
+)
+
+# (section, its first part of the address, its label, its key after `g`)
+SECTIONS: Final = (
+    ("overview", "", "Overview", "o"),
+    ("topics", "topics", "Topics", "t"),
+    ("groups", "groups", "Groups", "g"),
+    ("pipelines", "pipelines", "Pipelines", "p"),
+    ("flow", "flow", "Flow", "f"),
+    ("schemas", "schemas", "Schemas", "s"),
+    ("security", "security", "Security", "x"),
+    ("operations", "operations", "Operations", "a"),
+)

@@ -1,0 +1,86 @@
+"""Users and ACLs, and whether a principal may do something."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from headrace.client.acls import list_acls
+from headrace.console.cluster.administration import users
+from headrace.console.cluster.configs import BROKER, describe
+from headrace.console.protection import Rejected
+from headrace.console.rendering import View
+from headrace.console.visit import Visit
+from headrace.kernel.errors import Fault
+from headrace.security.acl.authorizer import Authorizer
+from headrace.security.acl.explain import Question, explain, sentence
+from headrace.security.acl.model import Acl, Entry, Operation, ResourcePattern, ResourceType
+
+T = TypeVar("T")
+_KINDS = tuple(kind.name for kind in ResourceType if kind.name not in ("UNKNOWN", "ANY"))
+_OPERATIONS = tuple(operation.name for operation in Operation if operation.name not in ("UNKNOWN", "ANY", "ALL"))
+
+
+async def security(visit: Visit) -> View:
+    client = visit.cluster.client
+    known_users, users_error = await or_reason(users(client))
+    acls, acls_error = await or_reason(list_acls(client))
+    answer = None
+    if visit.query.get("principal"):
+        answer = await _explained(visit, acls or [])
+    data = {
+        "users": known_users,
+        "users_error": users_error,
+        "acls": None if acls is None else [
+            {
+                "principal": acl.entry.principal, "host": acl.entry.host, "operation": acl.entry.operation.name,
+                "permission": acl.entry.permission.name, "resource": acl.pattern.resource_type.name.lower(),
+                "name": acl.pattern.name, "pattern": acl.pattern.pattern_type.name.lower(), "sentence": sentence(acl),
+            }
+            for acl in acls
+        ],
+        "acls_error": acls_error,
+        "kinds": _KINDS,
+        "operations": _OPERATIONS,
+        "answer": answer,
+        "me": visit.caller.principal,
+    }  # fmt: skip
+    return View("security.html", "Security", data, section="security")
+
+
+async def or_reason(question: Awaitable[T]) -> tuple[T | None, str]:
+    """The answer, or the broker's reason why there is none: a user may see one and not the other."""
+    try:
+        return await question, ""
+    except Fault as fault:
+        return None, fault.message or fault.code.name.replace("_", " ")
+
+
+async def _explained(visit: Visit, acls: list[Acl]) -> dict[str, object]:
+    query = visit.query
+    kind, operation = query.get("kind", "").upper(), query.get("operation", "").upper()
+    if kind not in _KINDS or operation not in _OPERATIONS:
+        raise Rejected(400, f"{operation} on {kind}: must be a known operation and a known kind of resource")
+    node = next(iter(visit.cluster.client.metadata.nodes))
+    settings = {
+        entry.name: entry.value or "" for entry in await describe(visit.cluster.client, BROKER, str(node), node)
+    }
+    by_pattern: dict[ResourcePattern, list[Entry]] = {}
+    for acl in acls:
+        by_pattern.setdefault(acl.pattern, []).append(acl.entry)
+    authorizer = Authorizer(
+        by_pattern,
+        super_users=[name.strip() for name in settings.get("super.users", "").split(";")],
+        allow_if_no_acl=settings.get("allow.everyone.if.no.acl.found") == "true",
+    )
+    name = "kafka-cluster" if kind == "CLUSTER" else query.get("name", "")
+    question = Question(
+        query["principal"], query.get("host") or "127.0.0.1", Operation[operation], ResourceType[kind], name
+    )
+    found = explain(authorizer, question)
+    return {
+        "allowed": found.decision.allowed,
+        "sentence": found.sentence,
+        "near": [f"{sentence(miss.acl)}: {miss.why}" for miss in found.near_misses],
+        "enforced": bool(settings.get("authorizer.class.name")),
+    }

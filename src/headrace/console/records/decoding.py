@@ -1,0 +1,140 @@
+"""Keys, values and headers as people read them: by the registry if the bytes name a schema, else JSON, text or hex.
+
+Masking happens here and nowhere else, so pages, searches and exports see the same. If rules mask fields of a topic,
+bytes that cannot be decoded are not shown at all: they could hold the masked field.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from headrace.console.core.masking import MASKED, Mask, masked, masks_of
+from headrace.kernel.dataclass import dataclass
+from headrace.kernel.json_values import JsonValue
+from headrace.records.builder import Record
+from headrace.serialization.errors import RegistryUnreachable
+from headrace.serialization.record_decoder import RecordDecoder
+
+NULL, JSON, TEXT, HEX, HIDDEN = "null", "json", "text", "hex", "hidden"
+# What a row of a list shows of a value.
+PREVIEW_CHARACTERS: Final = 400
+# More than this is not parsed as JSON for a list: it would block the page.
+_LARGEST_PARSED: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One key, value or header."""
+
+    kind: str
+    value: JsonValue
+    """Parsed JSON, or text; hexadecimal digits for bytes."""
+    size: int
+    schema: str = ""
+    error: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        if self.kind == NULL:
+            return "null"
+        return self.value if isinstance(self.value, str) and self.kind != JSON else _compact(self.value)
+
+    @property
+    def preview(self) -> str:
+        text = self.text
+        return text if len(text) <= PREVIEW_CHARACTERS else text[:PREVIEW_CHARACTERS] + "…"
+
+    @property
+    def pretty(self) -> str:
+        if self.kind in (TEXT, HEX, NULL, HIDDEN):
+            return self.text
+        return json.dumps(self.value, ensure_ascii=False, indent=2)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: Shown
+    value: Shown
+    headers: tuple[tuple[str, Shown], ...]
+
+
+class Decoding:
+    """How one console shows records of one topic."""
+
+    def __init__(
+        self, topic: str, decoder: RecordDecoder | None, masks: tuple[Mask, ...] = (), *, hides_values: bool = False
+    ) -> None:
+        self.topic = topic
+        self.masks = masks_of(masks, topic)
+        self.hides_values = hides_values
+        self._decoder = decoder
+
+    @property
+    def shows_bytes(self) -> bool:
+        """Whether raw bytes may be shown."""
+        return not self.masks and not self.hides_values
+
+    def record(self, partition: int, record: Record) -> ShownRecord:
+        return ShownRecord(
+            partition, record.offset, record.timestamp_ms,
+            self.shown(record.key, record.headers, is_key=True), self.shown(record.value, record.headers),
+            tuple((name, self._header(value)) for name, value in record.headers),
+        )  # fmt: skip
+
+    def shown(
+        self, data: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = (), *, is_key: bool = False
+    ) -> Shown:
+        if data is None:
+            return Shown(NULL, None, 0)
+        if self.hides_values:
+            return Shown(HIDDEN, "hidden", len(data))
+        found = self._by_registry(data, headers, is_key=is_key) or _plain(data)
+        if not self.masks or is_key:
+            return found
+        if found.kind in (TEXT, HEX):
+            return Shown(HIDDEN, MASKED, found.size, found.schema, found.error)
+        return Shown(found.kind, masked(found.value, self.masks), found.size, found.schema, found.error)
+
+    def _header(self, data: bytes | None) -> Shown:
+        if data is None:
+            return Shown(NULL, None, 0)
+        return Shown(HIDDEN, "hidden", len(data)) if self.hides_values else _plain(data)
+
+    def _by_registry(self, data: bytes, headers: tuple[tuple[str, bytes | None], ...], *, is_key: bool) -> Shown | None:
+        name = "__key_schema_id" if is_key else "__value_schema_id"
+        if self._decoder is None or not (data[:1] == b"\0" or any(header == name for header, _ in headers)):
+            return None
+        try:
+            found = self._decoder.decode(self.topic, data, is_key=is_key, headers=headers)
+        except RegistryUnreachable as fault:
+            plain = _plain(data)
+            return Shown(plain.kind, plain.value, plain.size, error=str(fault))
+        if found.error is not None or found.schema is None:
+            plain = _plain(data)
+            return Shown(plain.kind, plain.value, plain.size, error=found.error or "")
+        label = f"{found.schema.kind.lower()} {found.schema.id}"
+        return Shown(JSON, found.value, len(data), label)
+
+
+def _plain(data: bytes) -> Shown:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return Shown(HEX, data.hex(" "), len(data))
+    if text[:1] in ("{", "[") and len(data) <= _LARGEST_PARSED:
+        try:
+            return Shown(JSON, json.loads(text), len(data))
+        except (ValueError, RecursionError):
+            pass
+    if any(character < " " and character not in "\t\n\r" for character in text[:4096]):
+        return Shown(HEX, data.hex(" "), len(data))
+    return Shown(TEXT, text, len(data))
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)

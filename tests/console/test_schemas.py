@@ -1,0 +1,112 @@
+"""Schemas of a registry: subjects, versions, differences, checks, registration, and records decoded by them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from headrace.net.free_ports import free_port
+from headrace.serialization.record_encoder import RecordEncoder
+from headrace.serialization.registry_client import RegistryClient
+from headrace.testing import broker
+from tests.console.conftest import Scene
+from tests.console.test_pages import fetch_json, status_of
+from tests.support.console import console_on
+from tests.support.names import unique
+from tests.support.registry import RunningRegistry
+
+ONE = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+TWO = {**ONE, "fields": [*ONE["fields"], {"name": "note", "type": "string", "default": ""}]}
+BROKEN = {**ONE, "fields": [{"name": "other", "type": "string"}]}
+HOSTILE = "<script>alert(1)</script>\"'>"
+
+
+@pytest.fixture(scope="module")
+def registered() -> Iterator[tuple[Scene, RunningRegistry]]:
+    with broker() as running:
+        registry = RunningRegistry(running.bootstrap)
+        try:
+            with console_on(running.bootstrap, registry.url) as url:
+                yield Scene(running.bootstrap, url), registry
+        finally:
+            registry.stop()
+
+
+def _register(registry: RunningRegistry, subject: str, schema: object) -> None:
+    status, _ = registry.ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": json.dumps(schema)})
+    assert status == 200
+
+
+def test_subjects_versions_and_their_difference(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    subject = unique("orders/odd name")
+    for schema in (ONE, TWO):
+        _register(registry, subject, schema)
+    assert subject in fetch_json(scene.page("/schemas"))["subjects"]["rows"]
+    found = fetch_json(scene.page(f"/subject?name={quote(subject)}"))
+    added = [line["text"].strip() for line in found["diff"] if line["mark"] == "+"]
+    assert found["version"] == 2 and found["against"] == 1 and '"name": "note",' in added
+    assert fetch_json(scene.page(f"/subject?name={quote(subject)}&version=1"))["version"] == 1
+    assert status_of(scene.page(f"/subject?name={quote(subject)}&version=9"))[0] == 404
+    assert status_of(scene.page("/subject?name=absent"))[0] == 404
+
+
+def test_a_schema_is_checked_and_registered(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    subject = unique("checked")
+    _register(registry, subject, ONE)
+    form = {"subject": subject, "kind": "AVRO"}
+    _, refused = scene.post("/register-schema", **form, schema=json.dumps(BROKEN), action="check")
+    assert "Not compatible" in refused and "READER_FIELD_MISSING_DEFAULT_VALUE" in refused
+    status, text = scene.post("/register-schema", **form, schema=json.dumps(BROKEN), action="register")
+    assert status == 422 and "incompatible" in text.lower()
+    _, fine = scene.post("/register-schema", **form, schema=json.dumps(TWO), action="check")
+    assert "Compatible" in fine and "Not compatible" not in fine
+    assert scene.post("/register-schema", **form, schema=json.dumps(TWO), action="register")[0] == 200
+    assert fetch_json(scene.page(f"/subject?name={subject}"))["versions"] == [1, 2]
+
+
+def test_records_are_decoded_searched_and_produced_by_their_schema(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    topic = scene.topic()
+    encoder = RecordEncoder(RegistryClient(registry.url), schema=json.dumps(TWO))
+    scene.produce(topic, ("k", encoder.encode(topic, {"id": 7, "note": "hello"})))
+    shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]
+    assert shown["value"] == {"id": 7, "note": "hello"} and shown["schema"].startswith("avro ")
+    assert fetch_json(scene.page(f"/topics/{topic}/search?cel=value.id+%3D%3D+7"))["matched"] == 1
+    status, _ = scene.post(
+        f"/topics/{topic}/produce", topic=topic, key_form="null", value='{"id": 8, "note": "new"}', value_form="schema"
+    )
+    assert status == 200
+    assert fetch_json(scene.page(f"/topics/{topic}/messages/0/1"))["record"]["value"]["value"]["id"] == 8
+    status, text = scene.post(
+        f"/topics/{topic}/produce", topic=topic, key_form="null", value='{"id": "x"}', value_form="schema"
+    )
+    assert status == 422 and "cannot be encoded" in text
+
+
+def test_texts_of_schemas_are_text(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    subject = unique(HOSTILE)
+    _register(registry, subject, {**ONE, "doc": HOSTILE})
+    for path in (f"/subject?name={quote(subject)}", f"/register-schema?name={quote(subject)}", "/schemas"):
+        _, text = status_of(scene.page(path))
+        assert "<script>alert" not in text and "&lt;script&gt;alert" in text
+
+
+def test_an_absent_registry_is_reported_and_records_are_still_shown() -> None:
+    with broker() as running, console_on(running.bootstrap, f"http://127.0.0.1:{free_port()}") as url:
+        scene = Scene(running.bootstrap, url)
+        topic = scene.topic()
+        scene.produce(topic, ("k", b"\x00\x00\x00\x00\x01x"))
+        status, text = status_of(scene.page("/schemas"))
+        assert status >= 500 and "Traceback" not in text
+        shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]
+        assert shown["kind"] == "hex" and shown["error"]
+
+
+def test_a_console_without_a_registry_says_how_to_add_one(scene: Scene) -> None:
+    assert "--registry" in status_of(scene.page("/schemas"))[1]

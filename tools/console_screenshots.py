@@ -1,0 +1,136 @@
+"""Makes the pictures of the web console in docs/console: a broker with sample data, a console, and Chromium.
+
+`make screenshots` runs it. `--all DIR` writes every page in light, dark and at phone width to DIR instead, for a look
+at all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser, sync_playwright
+
+ROOT: Final = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # the tests' own console
+
+from headrace.testing import broker  # noqa: E402
+from tests.support.console import console_on  # noqa: E402
+from tests.support.registry import RunningRegistry  # noqa: E402
+
+CHROMIUM: Final = "/usr/bin/chromium"
+TOPICS: Final = {"orders": 6, "payments": 3, "customers": 1, "clicks": 12, "inventory.updates": 4, "orders.dlq": 1}
+# The handful that the documentation shows: file → (page, theme, width).
+SHOWN: Final = {
+    "overview": ("", "light", 1280),
+    "messages": ("/topics/orders/messages", "light", 1280),
+    "groups": ("/group?id=billing", "dark", 1280),
+    "pipelines": ("/pipelines", "light", 1280),
+    "flow": ("/flow", "dark", 1280),
+}
+PAGES: Final = (
+    "", "/topics", "/new-topic", "/topics/orders", "/topics/orders/configure", "/topics/orders/delete",
+    "/topics/orders/messages", "/topics/orders/messages/0/3", "/topics/orders/search?q=Ada", "/topics/orders/produce",
+    "/groups", "/group?id=billing", "/group/reset?id=reports&way=earliest", "/pipelines", "/pipeline?name=shop.totals",
+    "/flow", "/schemas", "/subject?name=orders-value", "/register-schema", "/security", "/operations", "/topics/absent",
+)  # fmt: skip
+
+
+def fill(bootstrap: str, registry: RunningRegistry) -> None:
+    """Topics with records, two groups, flows of Spark, and a schema with two versions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
+        future.result(20)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    names = ("Ada", "Grace", "Edsger", "Barbara", "Tony")
+    for n in range(800):
+        order = {"id": n, "customer": names[n % 5], "total": round(n * 1.37 % 250, 2), "items": n % 4 + 1}
+        producer.produce("orders", json.dumps(order), f"order-{n}", headers=[("trace", f"{n * 7919:08x}".encode())])
+        producer.produce("payments", json.dumps({"order": n, "method": "card"}), f"order-{n}")
+    producer.produce("orders.dlq", "{broken", "order-9", headers=[("headrace.error", b"not JSON")])
+    _report_flows(producer)
+    producer.flush(20)
+    for group, topics in (("billing", ["orders", "payments"]), ("reports", ["orders"])):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+        consumer.subscribe(topics)
+        seen = 0
+        while seen < 500:
+            message = consumer.poll(5)
+            assert message is not None
+            seen += 1
+        consumer.commit(asynchronous=False)
+        consumer.close()
+    fields = [{"name": "id", "type": "long"}, {"name": "customer", "type": "string"}]
+    for added in ([], [{"name": "note", "type": "string", "default": ""}]):
+        schema = {"type": "record", "name": "Order", "fields": [*fields, *added]}
+        registry.ask("POST", "/subjects/orders-value/versions", {"schema": json.dumps(schema)})
+
+
+def _report_flows(producer: Producer) -> None:
+    now_ms = int(time.time() * 1000)
+    for n in range(40):
+        for flow, topic, state in (("totals", "orders", "running"), ("refunds", "payments", "failed")):
+            report = {
+                "pipeline": "shop", "flow": flow, "state": state, "batch_id": n, "at_ms": now_ms - (40 - n) * 5000,
+                "input_rows_per_second": 40 + n % 7 * 6, "processed_rows_per_second": 55 + n % 5 * 9,
+                "lag": 120 - n * 2,
+                "batch_ms": 180 + n % 9 * 25, "state_rows": 400 + n * 11, "state_bytes": 90_000 + n * 900,
+                "restarts": 3 if state == "failed" else 0, "host": "worker-1", "pid": 4242,
+                "last_error": "AnalysisException: no column `amount`" if state == "failed" else None,
+                "end_offsets": {topic: {"0": 30 + n}},
+            }  # fmt: skip
+            producer.produce("__pipelines", json.dumps(report), f"shop.{flow}")
+
+
+def take(browser: Browser, url: str, theme: str, width: int, file: Path) -> None:
+    page = browser.new_page(
+        viewport={"width": width, "height": 800}, color_scheme="dark" if theme == "dark" else "light"
+    )
+    page.goto(url)
+    page.wait_for_timeout(300)  # charts draw after the page has loaded
+    page.screenshot(path=file)
+    page.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="DIR")
+    arguments = parser.parse_args()
+    with broker() as running, sync_playwright() as playwright:
+        registry = RunningRegistry(running.bootstrap)
+        with console_on(running.bootstrap, registry.url) as url:
+            fill(running.bootstrap, registry)
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            base = f"{url}/clusters/local"
+            warm = browser.new_page()
+            warm.goto(base)
+            load = Producer({"bootstrap.servers": running.bootstrap})
+            for second in range(22):  # some samples of throughput and lag
+                for n in range(80 + second % 5 * 30):
+                    load.produce("clicks", f'{{"page": {n}}}', str(n))
+                load.flush(5)
+                warm.wait_for_timeout(1000)
+            warm.close()
+            if arguments.all is not None:
+                arguments.all.mkdir(parents=True, exist_ok=True)
+                for number, path in enumerate(PAGES):
+                    for theme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
+                        name = f"{number:02}-{theme}-{width}.png"
+                        take(browser, base + path, theme, width, arguments.all / name)
+            else:
+                folder = ROOT / "docs" / "console"
+                folder.mkdir(exist_ok=True)
+                for name, (path, theme, width) in SHOWN.items():
+                    take(browser, base + path, theme, width, folder / f"{name}.png")
+            browser.close()
+        registry.stop()
+
+
+if __name__ == "__main__":
+    main()
