@@ -1,0 +1,27 @@
+"""Topics as tables, and SQL over topics and tables. It talks to brokers only over the Kafka protocol. In reading order:
+
+Topics as tables:
+
+`lake_table`      the definition of a table, in a Python file
+`definitions`     the pipeline directory of all tables of a cluster
+`delta_log`       commits rows and offsets together: the table is the checkpoint
+`table_files`     Parquet files that the tasks of a batch write
+`table_sink`      the rows of a topic for its table, and the sink of a batch
+`table_run`       what happens before Spark runs the tables
+`spark_history`   `option("history", "table")` of `format("headrace")`
+`table_state`     rows, offsets and lag of a table
+
+SQL over topics:
+
+`sql_session`     a DuckDB connection whose relations are topics: `headrace sql` and `headrace.sql`
+`relation_rows`   the rows of a topic, of its table, and of both with an exact seam
+`topic_relation`  one topic as a relation: DuckDB asks it for columns and rows, it asks the brokers
+`pruning`         the offsets and times that a filter of DuckDB can match
+`topic_ranges`    the offset ranges that a query must fetch: by filter, or the last rows only
+`topic_scan`      fetches and decodes offset ranges in threads
+`last_rows`       recognises `ORDER BY "offset" DESC LIMIT n`, which needs the end of the topic only
+`sql_errors`      errors of DuckDB as a sentence with line and column
+`sql_results`     rows as a table, JSON, CSV or Parquet
+`sql_prompt`      the interactive prompt: history and completion
+`library`         `headrace.sql` for Python programs
+"""
