@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from headrace.broker.broker import Broker
-from headrace.config import load_broker_config
+from headrace.broker.environment import Environment, Serve, open_cluster_store
+from headrace.config import BrokerConfig, load_broker_config
+from headrace.controller.core.topics import USE_DEFAULT, NewTopic
+from headrace.coordination.store import ClusterStore
+from headrace.kernel.errors import ErrorCode
+from headrace.testing.account import broker_account
+from headrace.testing.clock import BrokerClock, TurnedClock, TurnedLoop
+from headrace.testing.faults import Fault, FaultArguments, RequestFaults, fault
+from headrace.testing.older_release import OlderRelease
+from headrace.testing.request_log import SeenRequest
 
 T = TypeVar("T")
+OpenStore = Callable[[BrokerConfig], Awaitable[ClusterStore]]
 
 _START_TIMEOUT_S: Final = 30
 _STOP_TIMEOUT_S: Final = 30
+_MEMORY_DISK: Final = Path("/dev/shm")
+_MEMORY_DISK_MIN_FREE: Final = 1 << 30
 # Defaults for tests: groups form without a delay, and retention is off, because tests write records with timestamps
 # years ago (the first retention check, half a minute after the start, would delete them during a test).
 TEST_SETTINGS: Final = {
@@ -32,21 +45,50 @@ TEST_SETTINGS: Final = {
 }
 
 
-class RunningBroker:
-    """A started broker. `call` runs a function on its event loop, for tests that inspect its state."""
+class TopicError(ValueError):
+    """The broker refused to create the topic."""
 
-    def __init__(self, settings: Mapping[str, str], data_dir: Path) -> None:
+
+class RunningBroker:
+    """A started broker. `clock` turns its time, `fail` injects faults. `call` runs a function on its event loop, for
+    tests that inspect its state."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        data_dir: Path,
+        *,
+        open_store: OpenStore = open_cluster_store,
+        turned: TurnedClock | None = None,
+        version: str | None = None,
+    ) -> None:
+        """`version`: the release of Kafka that the broker emulates. Raises UnknownRelease."""
         self.data_dir = data_dir
         config = load_broker_config(
             {"listeners": "PLAINTEXT://127.0.0.1:0", **TEST_SETTINGS, "log.dirs": str(data_dir), **settings}
         )
-        self.broker = Broker(config)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stopped: asyncio.Event | None = None
+        self._turned = turned or TurnedClock()
+        self.clock = BrokerClock(self._turned, self.clock_turned)
+        self._faults = RequestFaults(self._turned.wall_ms)
+        self._release = None if version is None else OlderRelease(version)
+        self._advertised: dict[int, range] = {}
+        self.broker = Broker(config, Environment(self._turned, open_store, self._intercept))
+        self._faults.belongs_to(self.broker)
+        self.loop = self._make_loop()
+        self._stopped = asyncio.Event()
+        self._killed = False
         self._ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="headrace broker", daemon=True)
         self._thread.start()
         self._ready.result(_START_TIMEOUT_S)
+
+    def _intercept(self, serve: Serve) -> Serve:
+        return self._faults.intercept(
+            serve if self._release is None else self._release.intercept(serve, self._advertised)
+        )
+
+    def _make_loop(self) -> TurnedLoop:
+        return TurnedLoop(self._turned)
 
     @property
     def host(self) -> str:
@@ -60,11 +102,43 @@ class RunningBroker:
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def _run(self) -> None:
-        import uvloop
+    # --- what a test asks for ---
 
+    def fail(self, api: str, **how: Unpack[FaultArguments]) -> Fault:
+        """Fails requests of an API. Raises FaultError."""
+        return self._faults.add(fault(api, **how))
+
+    def heal(self) -> None:
+        """Removes every fault."""
+        self._faults.clear()
+
+    def requests(self, count: int = 30) -> list[SeenRequest]:
+        """The last requests that the broker got, oldest first."""
+        return self._faults.log.last(count)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int | None = None
+    ) -> None:
+        """Creates a topic. Raises TopicError."""
+        topic = NewTopic(name, partitions, USE_DEFAULT if replicas is None else replicas, configs=dict(settings or {}))
+        (result,) = self.run(self.broker.parts.gateway.create_topics([topic]))
+        if result.error is not ErrorCode.none:
+            raise TopicError(f"topic {name!r} was not created: {result.message or result.error.name}")
+
+    def account(self) -> str:
+        """What the broker saw: its topics, its groups and its last requests, as text."""
+        return self.run(broker_account(self.broker, self.requests()))
+
+    def clock_turned(self) -> None:
+        """Fires the timers that are due. The clock calls it."""
+        self.run(self.loop.turned())
+
+    # --- the thread ---
+
+    def _run(self) -> None:
         try:
-            uvloop.run(self._serve())
+            with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+                runner.run(self._serve())
         except BaseException as error:  # boundary of the thread: `start` raises it to its caller
             if not self._ready.done():
                 self._ready.set_exception(error)
@@ -72,43 +146,72 @@ class RunningBroker:
                 raise
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stopped = asyncio.Event()
         await self.broker.start()
+        for key, lowest, highest in self.broker.parts.table.advertised():
+            self._advertised[key] = range(lowest, highest + 1)
         self._ready.set_result(None)
         await self._stopped.wait()
-        await self.broker.stop()
+        if self._killed:
+            await self._abandon()
+        else:
+            await self.broker.stop()
+
+    async def _abandon(self) -> None:
+        """Drops connections, tasks and files without the steps of a clean shutdown."""
+        self.broker.connections.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        self.broker.parts.logins.close()
+        await asyncio.to_thread(self.broker.log_dirs.close, clean=False, broker_epoch=-1)
 
     def call(self, function: Callable[[], T]) -> T:
         """Runs `function` on the broker's event loop and returns its result."""
-        assert self._loop is not None
-        done: Future[T] = Future()
 
-        def run() -> None:
-            try:
-                done.set_result(function())
-            except BaseException as error:  # boundary of the loop: raised to the caller in its own thread
-                done.set_exception(error)
+        async def run() -> T:
+            return function()
 
-        self._loop.call_soon_threadsafe(run)
-        return done.result(_START_TIMEOUT_S)
+        return self.run(run())
+
+    def run(self, coroutine: Coroutine[object, object, T]) -> T:
+        """Runs a coroutine on the broker's event loop and returns its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(_START_TIMEOUT_S)
+
+    def kill(self) -> None:
+        """Ends the broker without a clean shutdown: the next start of its directory recovers the logs."""
+        self._killed = True
+        self.stop()
 
     def stop(self) -> None:
         """Shuts the broker down cleanly. A second call does nothing."""
-        if self._loop is not None and self._stopped is not None and self._thread.is_alive():
+        if self._thread.is_alive():
             try:
-                self._loop.call_soon_threadsafe(self._stopped.set)
+                self.loop.call_soon_threadsafe(self._stopped.set)
             except RuntimeError:
-                pass
+                pass  # the loop has ended since
         self._thread.join(_STOP_TIMEOUT_S)
 
 
-@contextmanager
-def broker(settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None) -> Iterator[RunningBroker]:
-    """A running broker on a free port. Without `data_dir` it uses a temporary directory and deletes it at the end."""
-    directory = data_dir or Path(tempfile.mkdtemp(prefix="headrace-"))
+def temporary_directory() -> Path:
+    """A new directory, in memory if the system offers enough of it: fsync costs nothing there."""
     try:
-        running = RunningBroker(settings or {}, directory)
+        free = os.statvfs(_MEMORY_DISK)
+        in_memory = free.f_bavail * free.f_frsize >= _MEMORY_DISK_MIN_FREE and os.access(_MEMORY_DISK, os.W_OK)
+    except OSError:
+        in_memory = False
+    return Path(tempfile.mkdtemp(prefix="headrace-", dir=_MEMORY_DISK if in_memory else None))
+
+
+@contextmanager
+def broker(
+    settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None, version: str | None = None
+) -> Iterator[RunningBroker]:
+    """A running broker on a free port. Without `data_dir` it uses a temporary directory and deletes it at the end.
+    `version`: the release of Kafka that it emulates, for example "2.8"."""
+    directory = data_dir or temporary_directory()
+    try:
+        running = RunningBroker(settings or {}, directory, version=version)
         try:
             yield running
         finally:

@@ -23,8 +23,10 @@ from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.fallback_requests import FALLBACK_APIS
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.handler import Handler
+from headrace.kernel.clock import Clock
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.replication.offset_lookup import EARLIEST, LATEST
+from headrace.replication.partitions import Partitions
 from headrace.security.principal import ANONYMOUS
 from headrace.testing.simulation.history import History
 from headrace.testing.simulation.log import SimulatedSlice, encode
@@ -44,13 +46,26 @@ LISTENER: Final = "INTERNAL"
 _READ_BYTES: Final = 400
 
 
+class SimulatedClock(Clock):
+    """The clock of a simulated broker, for its handlers."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    def wall_ms(self) -> int:
+        return self._partitions.wall_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._partitions.monotonic_ms()
+
+
 class SimulatedServer:
     def __init__(self, broker: SimulatedBroker, history: History) -> None:
         self._broker = broker
         self._history = history
         self._partitions = partitions = broker.partitions
         sessions = FetchSessions()
-        self._fetches = Fetch(partitions, Leaders(broker.view), sessions, monotonic_ms=partitions.monotonic_ms)
+        self._fetches = Fetch(partitions, Leaders(broker.view), sessions, clock=SimulatedClock(partitions))
         partitions.subscribe(lambda one: sessions.leads_more(partitions.monotonic_ms()) if one.is_leader else None)
         self._of_brokers = broker.table
 
