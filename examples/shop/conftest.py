@@ -1,0 +1,41 @@
+"""The shop's fixtures: a cluster of the test process, or one that is already there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headrace as headrace_package
+from headrace.api.cluster import Cluster
+
+sys.path.insert(0, str(Path(__file__).parent))
+TOPICS = ("orders", "payments", "notifications")
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A cluster with the empty topics of the shop."""
+    bootstrap = request.config.getoption("--kafka-bootstrap")
+    if request.config.getoption("--headrace-target") == "headrace":
+        bootstrap = request.getfixturevalue("headrace").bootstrap
+    elif not bootstrap:
+        raise pytest.UsageError("--headrace-target kafka needs --kafka-bootstrap HOST:PORT")
+    settings = {"topic.metadata.refresh.interval.ms": 50, "log_level": 0}
+    with headrace_package.connect(bootstrap, settings=settings) as connected:
+        existing = [name for name in TOPICS if name in connected.topics]
+        for name in existing:
+            connected.topics.delete(name)
+        for name in TOPICS:
+            connected.topics.create(name)
+        yield connected
+
+
+@pytest.fixture
+def own_broker(request: pytest.FixtureRequest) -> object:
+    """The broker of this test. Skips if the suite runs against another cluster."""
+    if request.config.getoption("--headrace-target") != "headrace":
+        pytest.skip("needs a broker in the test process")
+    return request.getfixturevalue("headrace")

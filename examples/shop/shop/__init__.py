@@ -1,0 +1,1 @@
+"""A small shop: orders are paid, and each customer is notified."""

@@ -1,0 +1,198 @@
+"""A topic as a typed collection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
+
+from headrace.api.administration import html_table
+from headrace.api.errors import NotPossible, WrongValue
+from headrace.api.frames import Moment, Range, arrow_table, records_of
+from headrace.api.queue import Delivery, deliveries
+from headrace.api.reader import Decoder, GroupReader, checked, next_messages
+from headrace.api.record import Record
+from headrace.api.sender import Key, Sender, SentHeaders, check_guarantee
+from headrace.api.value_codec import Unchanged, ValueCodec
+from headrace.api.value_types import Field, built, fields_of, is_record_type
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas
+    import polars
+    import pyarrow as pa
+
+T = TypeVar("T")
+_TIMEOUT_S: Final = 30.0
+_SHOWN_ROWS: Final = 10
+
+
+class Topic(Generic[T]):
+    """Made by `cluster.topic(name, type)`."""
+
+    def __init__(
+        self,
+        name: str,
+        hint: type | str | None,
+        codec: ValueCodec,
+        settings: Mapping[str, object],
+        sender: Callable[[str], Sender],
+    ) -> None:
+        self.name = name
+        self._hint = hint
+        self._codec = codec
+        self._decoder: Decoder[T] = Decoder(codec)
+        self._settings = settings
+        self._sender = sender
+        self._senders: dict[str, Sender] = {}
+        self._is_bytes = isinstance(codec, Unchanged)
+
+    # --- writing ---
+
+    def encoded(self, value: T | None) -> bytes | None:
+        """The bytes of a value; None for a tombstone. Raises WrongValue."""
+        return None if value is None else self._codec.encode(value)
+
+    def send(
+        self,
+        value: T | None,
+        *,
+        key: Key = None,
+        headers: SentHeaders | None = None,
+        partition: int | None = None,
+        guarantee: str = "at-least-once",
+    ) -> None:
+        """Queues a record. `None` writes a tombstone. Raises WrongValue now, and DeliveryFailed at the next send or
+        flush if the cluster did not take the record."""
+        sender = self._senders.get(guarantee)
+        if sender is None:
+            sender = self._senders[guarantee] = self._sender(guarantee)
+        data = value if self._is_bytes and type(value) is bytes else self.encoded(value)
+        sender.send(self.name, data, key, headers, partition)
+
+    def send_all(self, values: Iterable[T], *, key: Callable[[T], Key] | None = None) -> int:
+        """Sends many values and waits for their delivery. The number of them."""
+        count = 0
+        for value in values:
+            self.send(value, key=None if key is None else key(value))
+            count += 1
+        self.flush()
+        return count
+
+    def flush(self, timeout_s: float = _TIMEOUT_S) -> None:
+        """Waits until everything is delivered. Raises DeliveryFailed."""
+        for sender in list(self._senders.values()):
+            sender.flush(timeout_s)
+
+    # --- reading ---
+
+    def read(
+        self,
+        group: str,
+        *,
+        guarantee: str = "at-least-once",
+        start: str = "earliest",
+        idle: float | None = None,
+    ) -> GroupReader[T]:
+        """Records of a consumer group; commits after the loop body. `idle`: end after so many seconds without a record.
+        `start`: "earliest" or "latest", for a group without a committed offset."""
+        check_guarantee(guarantee)
+        if start not in ("earliest", "latest"):
+            raise NotPossible(f'start={start!r}: choose "earliest" or "latest"')
+        settings = {**self._settings, "group.id": group, "auto.offset.reset": start}
+        if guarantee == "exactly-once":
+            settings["isolation.level"] = "read_committed"
+        return GroupReader(settings, self.name, self._decoder, guarantee, idle_s=idle)
+
+    async def follow(self, *, start: str = "latest") -> AsyncIterator[Record[T]]:
+        """New records of all partitions, without a group, for asyncio."""
+        consumer = Consumer({**self._settings, "group.id": "headrace-follow", "enable.auto.commit": False})
+        at = OFFSET_END if start == "latest" else OFFSET_BEGINNING
+        try:
+            found = await asyncio.to_thread(consumer.list_topics, self.name, _TIMEOUT_S)
+            partitions = found.topics[self.name].partitions
+            consumer.assign([TopicPartition(self.name, index, at) for index in partitions])
+            while True:
+                for message in checked(await asyncio.to_thread(next_messages, consumer, 500, 0.2)):
+                    yield self._decoder.record(message)
+        finally:
+            await asyncio.to_thread(consumer.close)
+
+    def queue(self, group: str, *, idle: float | None = None) -> Iterator[Delivery[T]]:
+        """Deliveries of a share group: each is acknowledged, released or rejected."""
+        settings = {**self._settings, "group.id": group}
+        return deliveries(settings, self.name, self._decoder, idle)
+
+    def records(
+        self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None
+    ) -> Iterator[Record[T]]:
+        """The records of a range of times or offsets, without a group."""
+        return records_of(self._settings, self.name, self._decoder, Range(start, end, last))
+
+    # --- tables ---
+
+    def to_arrow(self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None) -> pa.Table:
+        fields = [one.name for one in self._fields()]
+        return arrow_table(self.records(start=start, end=end, last=last), fields)
+
+    def to_pandas(
+        self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None
+    ) -> pandas.DataFrame:
+        return self.to_arrow(start=start, end=end, last=last).to_pandas()
+
+    def to_polars(
+        self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None
+    ) -> polars.DataFrame:
+        import polars
+
+        return cast("polars.DataFrame", polars.from_arrow(self.to_arrow(start=start, end=end, last=last)))
+
+    def to_duckdb(
+        self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        import duckdb
+
+        return duckdb.from_arrow(self.to_arrow(start=start, end=end, last=last))
+
+    def from_frame(self, frame: object, *, key: str | None = None) -> int:
+        """Sends each row of an Arrow table, or of a pandas or Polars frame. `key`: the column with the keys."""
+        fields = self._fields()
+        if not fields:
+            raise NotPossible(f"topic {self.name} has no type with fields: cluster.topic(name, type) gives it one")
+        table = _arrow_of(frame)
+        columns = set(table.column_names)
+        names = [one.name for one in fields if one.name in columns]
+        if key is not None and key not in columns:
+            raise NotPossible(f"key={key!r}: the frame has only the columns {', '.join(table.column_names)}")
+        count = 0
+        for row in table.to_pylist():
+            value = cast("T", built(self._hint, {name: row[name] for name in names}))
+            self.send(value, key=None if key is None else str(row[key]))
+            count += 1
+        self.flush()
+        return count
+
+    def _fields(self) -> list[Field]:
+        return fields_of(self._hint) if isinstance(self._hint, type) and is_record_type(self._hint) else []
+
+    def _repr_html_(self) -> str:
+        """The last records, for notebooks."""
+        rows: list[tuple[object, ...]] = []
+        for record in self.records():
+            shown = record.decoded if record.error is None else f"cannot be decoded: {record.error}"
+            rows.append((record.partition, record.offset, record.timestamp.isoformat(), record.key, shown))
+        return html_table(("partition", "offset", "time", "key", self.name), rows[-_SHOWN_ROWS:])
+
+
+def _arrow_of(frame: object) -> pa.Table:
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    if hasattr(frame, "iloc"):
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    raise WrongValue(f"{type(frame).__name__} is no frame: give an Arrow table, or a pandas or Polars frame")
