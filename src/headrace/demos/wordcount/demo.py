@@ -10,16 +10,11 @@ from __future__ import annotations
 
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -30,6 +25,7 @@ from rich.live import Live
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import write_records
+from headrace.demos.processes import embedded_broker, web_console
 from headrace.demos.wordcount.sample_text import LINES
 from headrace.demos.wordcount.screen import (
     INPUT_TOPIC,
@@ -50,48 +46,8 @@ from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
 from headrace.pipelines.flows.templates import WORDCOUNT
 from headrace.records.builder import Record
 
-_SERVES: Final = re.compile(r"serves \S+://([^\s:]+):(\d+)")
-_USUAL_PORT: Final = 9092
 _PATIENCE_S: Final = 180.0
 _LINE_EVERY_S: Final = 0.5
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
-
-
-@contextmanager
-def embedded_broker(data: Path) -> Iterator[str]:
-    """Runs a broker as a child process. Yields its address, and stops it cleanly at the end."""
-    port = _USUAL_PORT if _free(_USUAL_PORT) else 0
-    data.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(data), "--listen", f"127.0.0.1:{port}"]
-    log = data.parent / "broker.log"
-    with log.open("w") as out:
-        # Its own session: the demo handles Ctrl-C and stops the broker last.
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL, text=True, start_new_session=True
-        )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = _SERVES.search(line)
-        if found is None:
-            raise PipelineError(f"the broker did not start: {line.strip() or log.read_text()[-500:].strip()}")
-        yield f"localhost:{found[2]}"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def count_words(lines: list[str]) -> Counter[str]:
@@ -244,7 +200,10 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
             # The broker stops with the demo. Its data stays, unless the directory is temporary.
             files = "" if temporary else f" --data {data / 'broker'}"
             when = f", while a broker runs ({program()} start{files})"
-            return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
+            with web_console(address, data.resolve() / "console.log") as url:
+                if url is not None:
+                    console.print(f"The web console is on {url}")
+                return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
     except (PipelineError, Fault) as error:
         console.print(f"headrace: {error}", style="red")
         return 1

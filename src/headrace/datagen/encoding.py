@@ -1,0 +1,31 @@
+"""Values of topics with a registered schema: Avro, or JSON with a schema id."""
+
+from __future__ import annotations
+
+from headrace.datagen.errors import BadPlan
+from headrace.datagen.fields import Row
+from headrace.datagen.generator import Encoder
+from headrace.datagen.plan import REGISTERED, Plan
+
+
+def registry_encoder(plan: Plan, registry: str | None) -> Encoder | None:
+    """Registers the schemas of a plan. None if no topic needs a registry. Raises BadPlan, RegistryError."""
+    topics = [each for each in plan.topics if each.form in REGISTERED]
+    if not topics:
+        return None
+    if registry is None:
+        names = ", ".join(f"topics.{each.name}" for each in topics)
+        raise BadPlan(names, f"format {topics[0].form} needs a schema registry: --registry URL")
+    from headrace.serialization.record_encoder import RecordEncoder
+    from headrace.serialization.registry_client import RegistryClient
+
+    client = RegistryClient(registry)
+    encoders = {each.name: RecordEncoder(client, REGISTERED[each.form], schema=each.schema) for each in topics}
+    for topic, encoder in encoders.items():
+        encoder.schema_for(topic)
+
+    def encode(topic: str, rows: list[Row]) -> list[bytes]:
+        encoder = encoders[topic]
+        return [encoder.encode(topic, row) for row in rows]
+
+    return encode

@@ -1,0 +1,80 @@
+"""The figures of both campaigns without Spark, the uplift with its confidence interval, and the picture."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from headrace.demos.topics import Contents, Result
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+TITLE = "Two campaigns compared: clicks, conversions and uplift."
+OUTPUTS = {
+    "campaign-events": {"retention.ms": "604800000"},
+    "campaign-figures": {"cleanup.policy": "compact"},
+}
+_WITHIN_MS: Final = 30 * 60 * 1000
+_Z95: Final = 1.96
+
+
+def expected(inputs: Contents) -> Result:
+    shown = {row["impression"]: row for row in inputs.rows("impressions")}
+    clicks = list(inputs.rows("clicks"))
+    figures = {name: {"impressions": 0, "clicks": 0, "conversions": 0, "amount": 0.0} for name in ("A", "B")}
+    for row in shown.values():
+        figures[row["campaign"]]["impressions"] += 1
+    for click in clicks:
+        impression = shown.get(click["impression"])
+        if impression is not None and 0 <= click["at"] - impression["at"] <= _WITHIN_MS:
+            figures[impression["campaign"]]["clicks"] += 1
+    unique = {click["click"]: click for click in clicks}
+    for conversion in inputs.rows("conversions"):
+        # A click that is late can arrive after its conversion. Until then the conversion does not count.
+        clicked = unique.get(conversion["click"])
+        if clicked is not None and 0 <= conversion["at"] - clicked["at"] <= _WITHIN_MS:
+            figures[clicked["campaign"]]["conversions"] += 1
+            figures[clicked["campaign"]]["amount"] += conversion["amount"]
+    return {name: {**each, "amount": round(each["amount"], 2)} for name, each in figures.items()}
+
+
+def found(outputs: Contents) -> Result:
+    return dict(outputs.latest("campaign-figures"))
+
+
+def uplift(a: Result, b: Result) -> tuple[float, float, float]:
+    """By how much more of B's impressions lead to a click than A's, with the 95 % confidence interval (both shares)."""
+    shares, variances = [], []
+    for each in (a, b):
+        number = max(each["impressions"], 1)
+        share = each["clicks"] / number
+        shares.append(share)
+        variances.append(max(share * (1 - share), 0.0) / number)
+    difference, error = shares[1] - shares[0], _Z95 * math.sqrt(sum(variances))
+    return difference, difference - error, difference + error
+
+
+def picture(found: Result, rows: int) -> RenderableType:
+    table = Table(title="campaigns", title_justify="left")
+    for name in ("campaign", "impressions", "clicks", "rate", "conversions", "revenue"):
+        table.add_column(name, justify="left" if name == "campaign" else "right")
+    table.add_column("")
+    figures: Result = {name: found[name] for name in sorted(found)}
+    best = max((each["clicks"] / max(each["impressions"], 1) for each in figures.values()), default=1) or 1
+    for name, each in figures.items():
+        rate = each["clicks"] / max(each["impressions"], 1)
+        table.add_row(
+            name, f"{each['impressions']:,}", f"{each['clicks']:,}", f"{rate:.1%}", f"{each['conversions']:,}",
+            f"{each['amount']:,.2f}", "█" * max(1, round(24 * rate / best)),
+        )  # fmt: skip
+    if set(figures) < {"A", "B"}:
+        return table
+    difference, low, high = uplift(figures["A"], figures["B"])
+    clear = "the difference is clear" if low > 0 or high < 0 else "no clear difference yet"
+    line = Text(f"B − A: {difference:+.1%} clicks per impression (95 %: {low:+.1%} to {high:+.1%}): {clear}")
+    return Group(table, line)

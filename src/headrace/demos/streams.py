@@ -1,0 +1,38 @@
+"""What the transformations of the demos share: JSON topics as streams, rows as JSON records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headrace.pipelines.brokers import broker_options
+
+
+def json_stream(topic: str, schema: str, *, required: str) -> DataFrame:
+    """The values of a topic as columns. Records without `required` (malformed ones too) are left out.
+
+    The column `at` (milliseconds in the record) becomes a timestamp.
+    """
+    spark = SparkSession.active()
+    rows = (
+        spark.readStream.format("headrace")
+        .options(**broker_options(spark))
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    value = f.from_json(f.col("value").cast("string"), schema)
+    columns = rows.select(value.alias("v")).where(f"v.{required} is not null").select("v.*")
+    return columns.withColumn("at", f.timestamp_millis("at")) if "at" in columns.columns else columns
+
+
+def keyed(frame: DataFrame, key: Any, *columns: Any) -> DataFrame:
+    """A record: the key, and the columns as a JSON object."""
+    return frame.select(key.cast("string").alias("key"), f.to_json(f.struct(*columns)).alias("value"))
+
+
+def millis(column: Any) -> Any:
+    """A timestamp as milliseconds since 1970."""
+    return f.unix_millis(f.col(column) if isinstance(column, str) else column)

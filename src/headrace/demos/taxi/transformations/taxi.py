@@ -1,0 +1,79 @@
+"""Matches of riders and drivers, surge prices per zone, and the exact cost of every ride from its positions."""
+
+# mypy: disable-error-code="untyped-decorator"
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from headrace.demos.streams import json_stream, keyed, millis
+from headrace.pipelines.brokers import broker_options
+
+spark = SparkSession.active()
+BROKERS = broker_options(spark)
+POSITION = "x double, y double, at long"
+ZONE = f.concat_ws("-", (f.col("x") / 5).cast("int"), (f.col("y") / 5).cast("int"))
+
+for topic in ("match-candidates", "matches", "zone-demand", "ride-costs"):
+    dp.create_sink(topic.replace("-", "_"), "headrace", {**BROKERS, "topic": topic})
+
+
+@dp.append_flow(target="match_candidates")
+def candidates() -> DataFrame:
+    # Drivers in the rider's zone that reported a position at most two seconds before the request, within three
+    # kilometres. Spark joins streams by an equality; the zone is the one that spreads the work.
+    drivers = json_stream("driver-positions", f"driver string, {POSITION}", required="at").withWatermark(
+        "at", "10 minutes"
+    )
+    riders = json_stream("ride-requests", f"request string, {POSITION}", required="at").withWatermark(
+        "at", "10 minutes"
+    )
+    seen = drivers.select(
+        "driver", ZONE.alias("of"), f.col("x").alias("dx"), f.col("y").alias("dy"), f.col("at").alias("seen_at")
+    )
+    near = f.expr(
+        "zone = of and seen_at <= at and seen_at >= at - interval 2 seconds and "
+        "abs(x - dx) <= 3 and abs(y - dy) <= 3 and (x - dx) * (x - dx) + (y - dy) * (y - dy) <= 9"
+    )
+    far = f.round(f.sqrt(f.expr("(x - dx) * (x - dx) + (y - dy) * (y - dy)")), 6).alias("km")
+    return keyed(riders.withColumn("zone", ZONE).join(seen, near), f.col("request"), "request", "driver", far)
+
+
+@dp.append_flow(target="matches")
+def nearest() -> DataFrame:
+    found = json_stream("match-candidates", "request string, driver string, km double", required="driver")
+    best = found.groupBy("request").agg(f.min(f.struct("km", "driver")).alias("best"))
+    return keyed(best, f.col("request"), "best.driver", "best.km")
+
+
+@dp.append_flow(target="zone_demand")
+def demand() -> DataFrame:
+    # Requests and driver reports per zone of 5 x 5 km and ten seconds. The price is computed by the reader.
+    zone = ZONE.alias("zone")
+    riders = json_stream("ride-requests", POSITION, required="at").select(
+        zone, "at", f.lit(1).alias("riders"), f.lit(0).alias("drivers")
+    )
+    drivers = json_stream("driver-positions", POSITION, required="at").select(
+        zone, "at", f.lit(0).alias("riders"), f.lit(1).alias("drivers")
+    )
+    window = f.window("at", "10 seconds").alias("w")
+    counts = (
+        riders.unionAll(drivers)
+        .groupBy(window, "zone")
+        .agg(f.sum("riders").alias("riders"), f.sum("drivers").alias("drivers"))
+    )
+    start = millis("w.start")
+    return keyed(
+        counts, f.concat_ws("|", "zone", start.cast("string")), "zone", start.alias("start"), "riders", "drivers"
+    )
+
+
+@dp.append_flow(target="ride_costs")
+def costs() -> DataFrame:
+    positions = json_stream("ride-positions", f"ride string, {POSITION}", required="at")
+    track = positions.groupBy("ride").agg(f.sort_array(f.collect_list(f.struct("at", "x", "y"))).alias("track"))
+    km = f.expr(
+        "aggregate(sequence(1, size(track) - 1), 0D, (sum, i) -> sum + if(size(track) < 2, 0D, "
+        "sqrt(pow(track[i].x - track[i - 1].x, 2) + pow(track[i].y - track[i - 1].y, 2))))"
+    )
+    return keyed(track, f.col("ride"), f.size("track").alias("positions"), km.alias("km"))
