@@ -22,12 +22,22 @@ EXAMPLES = {
 }
 # `stop` needs a running pipeline, so a run starts in the background before it.
 ORDER = (
-    "pipeline init", "pipeline check", "pipeline run", "pipeline ls", "pipeline status", "pipeline replay",
-    "pipeline reset", "pipeline stop", "pipeline dlq ls", "pipeline dlq retry", "pipeline jars",
-    "mirror run", "mirror offsets", "demo wordcount",
+    "pipeline init", "pipeline test", "pipeline check", "pipeline run", "pipeline ls", "pipeline status",
+    "pipeline replay", "pipeline reset", "pipeline stop", "pipeline rename", "pipeline forget",
+    "pipeline dlq ls", "pipeline dlq show", "pipeline dlq edit", "pipeline dlq drop",
+    "pipeline dlq retry", "pipeline jars",
+    "mirror run", "mirror offsets", "demo ls", "demo run", "demo wordcount",
 )  # fmt: skip
 # Each starts its own Spark session; other tests cover the same in one session. Run all with HEADRACE_EFFORT=long.
-LONG = {"pipeline check", "pipeline replay", "pipeline stop", "mirror run", "mirror offsets"}
+LONG = {
+    "demo run",
+    "pipeline test",
+    "pipeline check",
+    "pipeline replay",
+    "pipeline stop",
+    "mirror run",
+    "mirror offsets",
+}
 
 
 def test_every_spark_command_has_an_example_here() -> None:
@@ -67,6 +77,8 @@ def test_help_examples_work(name: str, home: Path, clusters: tuple[RunningBroker
             line = f"{running}; {example} && wait"
         if name == "mirror offsets":
             line = f"headrace consume input --group readers; {example}"
+        if name == "pipeline dlq edit":
+            line = f"echo bad | headrace produce orders.dlq; {example}"
         if name == "pipeline init":
             line = f"{example} && echo hello | headrace produce input"
         done = subprocess.run(

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.dead_letters import list_dead_letters, retry_dead_letters
+from headrace.pipelines.flows.flow_names import rename
 from headrace.pipelines.flows.progress import read_progress
 from headrace.pipelines.flows.replay import replay
 from headrace.pipelines.flows.reset import reset
@@ -103,6 +104,10 @@ CREATE MATERIALIZED VIEW longest AS SELECT max(length(text)) AS size FROM kept;
     progress = read_progress(headrace.bootstrap)["mixed.copied"]
     assert (progress["state"], progress["lag"], progress["end_offsets"]) == ("stopped", 0, {source: {"0": 3}})
     assert headrace.client.committed_offsets("mixed.copied") == {(source, 0): (3, "")}
+    none = {"dropped": 0, "dead letters": 0}
+    assert {str(row["flow"]): row for row in run.totals()} == {
+        name: {"flow": name, "read": 3, "written": 3, **none} for name in ("copied", "kept")
+    }
     assert holder_of(spec) is None
 
 
@@ -194,6 +199,35 @@ def counted():
     run_once(made("changed", counting("'value', 'partition'")), spark)
 
 
+def test_changed_expression_below_a_grouping_is_refused_and_a_renamed_flow_continues(
+    spark: Any, headrace: Cluster, made: Any
+) -> None:
+    source, target = headrace.topic(), headrace.topic()
+    fill(headrace, source, b"Ab", b"ab")
+
+    def counting(name: str, key: str) -> str:
+        return f"""
+dp.create_sink("out", "headrace", {{"kafka.bootstrap.servers": B, "topic": "{target}"}})
+@dp.append_flow(target="out")
+def {name}():
+    words = topic("{source}").select(f.expr("{key}").alias("k"))
+    return words.groupBy("k").count().select(f.concat("k", f.lit("="), f.col("count").cast("string")).alias("value"))
+"""
+
+    spec = made("below", counting("counted", "lower(string(value))"))
+    run_once(spec, spark)
+    with pytest.raises(PlanChanged, match=r"below the state changed.*--accept-changed-query"):
+        run_once(made("below", counting("counted", "upper(string(value))")), spark)
+    renamed = made("below", counting("total", "lower(string(value))"))
+    with pytest.raises(PipelineError, match="headrace pipeline rename DIR counted total"):
+        run_once(renamed, spark)
+    rename(spec, "counted", "total")
+    assert "below.counted" not in read_progress(headrace.bootstrap)
+    fill(headrace, source, b"AB")
+    run_once(renamed, spark)
+    assert values_of(headrace, target) == {b"ab=2": 1, b"ab=3": 1}
+
+
 def test_a_running_pipeline_follows_new_records_and_stops_when_asked(spark: Any, headrace: Cluster, made: Any) -> None:
     source, target = headrace.topic(), headrace.topic()
     spec = made("followed", copy_flow(source, target))
@@ -246,8 +280,12 @@ def careful(text):
         run.stop()
         watcher.join(60)
     assert values_of(headrace, target) == {b"ONE": 1, b"TWO": 1}
-    assert said[0] == "flow 'copied' failed and starts again in 1 s: OSError: the disk is away"
-    assert (last["state"], last["restarts"], last["last_error"]) == ("restarting", 1, "OSError: the disk is away")
+    assert said[0] == "flow 'copied' failed and starts again in 1 s: flows.py:14: OSError: the disk is away"
+    assert (last["state"], last["restarts"], last["last_error"]) == (
+        "restarting",
+        1,
+        "flows.py:14: OSError: the disk is away",
+    )
     # The pause doubles while the flow fails.
     assert run.flows[0].pause_s == 2.0 ** len(said)
 
@@ -318,7 +356,7 @@ def test_spark_can_search_a_long_traceback(spark: Any, length: int) -> None:
 @pytest.mark.parametrize(
     ("python", "sql", "words"),
     [
-        ("1 / 0", "", "flows.py: ZeroDivisionError"),
+        ("1 / 0", "", "flows.py:10: ZeroDivisionError"),
         ("", "DROP TABLE x", "only CREATE STREAMING TABLE"),
         ("", "CREATE STREAMING TABLE t AS SELECT * FROM STREAM nothing_here", "nothing_here"),
         ('@dp.append_flow(target="outt")\ndef x():\n    return topic("a")', "", "'outt', which is not defined"),
@@ -368,5 +406,73 @@ def test_avro_rows_are_decoded_and_bad_ones_have_an_error(spark: Any) -> None:
         [(out.getvalue(),), (b"\x00\x00\x00\x00\x07" + out.getvalue(),), (b"\xff\xff",), (None,)], "value binary"
     )
     rows = decode(frame, json.dumps(schema), format="avro").collect()
-    assert [(r.id, r.amount, r.tags, r._error is None) for r in rows[:2]] == [("a", 1.5, ["x", "y"], True)] * 2
-    assert rows[2]._error.startswith("not AVRO of the schema") and rows[3]._error == "the value is null"
+    assert [(r.id, r.amount, r.tags, r._error) for r in rows[:1]] == [("a", 1.5, ["x", "y"], None)]
+    assert "begins like a value of a schema registry (id 7)" in rows[1]._error
+    assert rows[2]._error.startswith("not AVRO of the schema")
+    # A tombstone is a delete, not a letter.
+    assert (rows[3]._error, rows[3]._deleted, rows[0]._deleted) == (None, True, False)
+
+
+def test_json_is_decoded_strictly_and_each_rule_can_be_relaxed(spark: Any) -> None:
+    from pyspark.errors import PySparkException
+
+    from headrace.pipelines.decode import decode
+
+    texts = ['{"id": "a", "n": 1}', '{"id": "b"}', '{"id": "c", "n": 3, "x": 1}', '{"id": "d", "n": 4} tail']
+    texts += ['{"id": "e", "n": 5},{"id": "f"}', "no", '{"id": "g", "n": null}']
+    frame = spark.createDataFrame([(text.encode(),) for text in [*texts]] + [(None,)], "value binary")
+
+    def errors(**rules: str) -> list[str | None]:
+        return [row._error for row in decode(frame, "id string, n int", **rules).collect()]
+
+    trailing = "text after the end of the JSON value"
+    assert errors() == [
+        None, "missing: n", "extra field: x", trailing, trailing, "not JSON of the schema: no", None, None
+    ]  # fmt: skip
+    relaxed = errors(missing_field="null", extra_field="null", trailing_text="null")
+    assert [error is None for error in relaxed] == [True, True, True, True, True, False, True, True]
+    assert errors(missing_field="null")[1:3] == [None, "extra field: x"]
+    with pytest.raises(PySparkException, match="missing: n"):
+        errors(missing_field="fail")
+    with pytest.raises(PipelineError, match='missing_field=\'drop\': must be "letter", "null" or "fail"'):
+        errors(missing_field="drop")
+
+
+def test_logical_types_of_avro_have_their_values(spark: Any) -> None:
+    import datetime
+    import decimal
+    import io
+    import uuid
+
+    import fastavro
+
+    from headrace.pipelines.decode import decode
+
+    types = {
+        "millis": {"type": "long", "logicalType": "timestamp-millis"},
+        "micros": {"type": "long", "logicalType": "timestamp-micros"},
+        "local": {"type": "long", "logicalType": "local-timestamp-micros"},
+        "day": {"type": "int", "logicalType": "date"},
+        "clock": {"type": "int", "logicalType": "time-millis"},
+        "price": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        "who": {"type": "string", "logicalType": "uuid"},
+        "raw": "bytes",
+    }
+    schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in types.items()]}
+    at = datetime.datetime(2026, 1, 31, 12, 30, 15, 123000, datetime.UTC)
+    row = {
+        "millis": at, "micros": at, "local": at.replace(tzinfo=None), "day": at.date(), "clock": datetime.time(7, 8, 9),
+        "price": decimal.Decimal("-12.30"), "who": uuid.UUID(int=7), "raw": b"\xff\x00",
+    }  # fmt: skip
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    frame = spark.createDataFrame([(out.getvalue(),)], "value binary")
+    shown = ("unix_micros(millis) AS millis", "unix_micros(micros) AS micros", "string(local) AS local")
+    decoded = decode(frame, json.dumps(schema), format="avro")
+    (got,) = decoded.selectExpr(*shown, "string(day) AS day", "clock", "price", "who", "raw", "_error").collect()
+    micros = int(at.timestamp()) * 1_000_000 + 123_000
+    assert got.asDict() == {
+        "millis": micros, "micros": micros, "local": "2026-01-31 12:30:15.123", "day": "2026-01-31",
+        "clock": "07:08:09",
+        "price": decimal.Decimal("-12.30"), "who": str(uuid.UUID(int=7)), "raw": b"\xff\x00", "_error": None,
+    }  # fmt: skip

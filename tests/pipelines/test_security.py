@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli.pipeline import app
+from headrace.cli.pipeline.command import app
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.produce import Transaction
 from headrace.client.security import ClientSecurity

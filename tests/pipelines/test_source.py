@@ -52,7 +52,8 @@ def options_of_every_kind(one: str, two: str) -> dict[str, dict[str, str]]:
     until = f'{{"{one}":{{"0":50,"1":-1,"2":95}}}}'
     times = f'{{"{one}":{{"0":{_T0 + 30},"1":{_T0},"2":{_T0 + 99}}}}}'
     return {
-        "all": {"subscribe": f"{one},{two}"},
+        # Spark's connector also reads records of open and aborted transactions by default. Ours does not.
+        "all": {"subscribe": f"{one},{two}", "kafka.isolation.level": "read_uncommitted"},
         "headers": {"subscribe": one, "includeHeaders": "true"},
         "pattern": {"subscribePattern": f"{one}|nothing"},
         "assign": {"assign": f'{{"{one}":[0,2]}}'},
@@ -65,7 +66,7 @@ def options_of_every_kind(one: str, two: str) -> dict[str, dict[str, str]]:
         },
         "timestamp": {"subscribe": one, "startingTimestamp": str(_T0 + 40), "endingTimestamp": str(_T0 + 70)},
         "committed": {"subscribe": two, "kafka.isolation.level": "read_committed"},
-        "uncommitted": {"subscribe": two},
+        "uncommitted": {"subscribe": two, "kafka.isolation.level": "read_uncommitted"},
         "split": {"subscribe": one, "minPartitions": "8"},
         "small tasks": {"subscribe": one, "maxRecordsPerPartition": "7"},
     }

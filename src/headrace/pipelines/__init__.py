@@ -7,14 +7,17 @@ What a pipeline's author imports or names to Spark:
 `options`        the options of `format("headrace")`, with the names of Spark's own Kafka connector
 `brokers`        the brokers of a pipeline and the credentials for them, from its configuration
 `decode`         bytes to columns; rows that cannot be decoded become dead letters
+`avro_values`    Avro values without a registry, resolved from the writer's schema
 `foreach_batch`  exactly-once writes inside `foreachBatch`
 `task_sink`      tasks of the query write their rows to topics themselves
 `errors`         the errors that a pipeline reports to its user
+`failure_reasons` failures of Spark, Python and databases as one sentence: place, cause, way out
 
 How it works:
 
 `source`         topics as rows
 `sink`           rows to topics
+`schemas`        typed columns by the schemas of a registry
 `flows`          pipeline directories: specification, graph, run, status, reset, replay
 `connectors`     pipelines without code: files, tables, database changes, mirrored topics
 `spark`          Java, jars, worker processes, checks of query plans

@@ -6,6 +6,7 @@ query starts. Readers and writers send only plain dataclasses to the executors.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 
 from pyspark.sql.datasource import (
@@ -28,7 +29,13 @@ class HeadraceDataSource(DataSource):  # type: ignore[misc]
     def _given(self) -> Mapping[str, str]:
         return dict(self.options)
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
+        if any(name.lower() == "decode" for name in self._given()):
+            from headrace.pipelines.options import decoding_of
+
+            decoding = decoding_of(self._given())
+            assert decoding is not None
+            return decoding.spark_schema()
         text = next((value for name, value in self._given().items() if name.lower() == "includeheaders"), "false")
         return _ROW + (", headers array<struct<key: string, value: binary>>" if text.strip().lower() == "true" else "")
 
@@ -36,13 +43,19 @@ class HeadraceDataSource(DataSource):  # type: ignore[misc]
         from headrace.pipelines.options import SourceOptions
         from headrace.pipelines.source.reader import HeadraceReader
 
-        return HeadraceReader(SourceOptions.parse(self._given(), streaming=False))
+        options = SourceOptions.parse(self._given(), streaming=False).checked(schema)
+        if options.history is None:
+            return HeadraceReader(options)
+        # Tables are a layer above pipelines, so the module is imported by name.
+        found = importlib.import_module("headrace.tables.spark_history")
+        reader: DataSourceReader = found.HistoryReader(options, options.history)
+        return reader
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         from headrace.pipelines.options import SourceOptions
         from headrace.pipelines.source.reader import HeadraceStreamReader
 
-        return HeadraceStreamReader(SourceOptions.parse(self._given(), streaming=True))
+        return HeadraceStreamReader(SourceOptions.parse(self._given(), streaming=True).checked(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from headrace.pipelines.sink.writer import HeadraceWriter

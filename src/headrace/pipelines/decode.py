@@ -3,16 +3,16 @@
     events = decode(df, "user string, amount double")                 # JSON
     events = decode(df, avro_schema_text, format="avro")              # Avro, by fastavro
 
-gives the schema's columns, `_error` (null where the row is good) and `_source` (the record it came from). Good rows:
-`events.where("_error is null")`. Bad rows: `dead_letters(events)` is a DataFrame for the sink, addressed to
-`<topic>.dlq`, with the original bytes and headers that say why and where from.
+gives the schema's columns, `_error` (null where the row is good), `_deleted` (true for a tombstone, which has no value)
+and `_source` (the record it came from). Good rows: `events.where("_error is null and not _deleted")`. Bad rows:
+`dead_letters(events)` is a DataFrame for the sink, addressed to `<topic>.dlq`, with the original key, value and
+headers, and headers that say why and where from.
 """
 
 from __future__ import annotations
 
 import base64
 import datetime
-import decimal
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,16 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.flows.dead_letter_headers import ERROR_HEADER, OFFSET_HEADER, PARTITION_HEADER, TOPIC_HEADER
+from headrace.pipelines.flows.dead_letter_headers import (
+    DEAD_LETTERS,
+    ERROR_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    PREFIX,
+    RETRIES_HEADER,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -42,12 +51,35 @@ _AVRO_TYPES: Final = {
 _LOGICAL_TYPES: Final = {
     "timestamp-millis": "timestamp",
     "timestamp-micros": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
     "date": "date",
+    # Spark's JSON reader has no type for a time of day.
+    "time-millis": "string",
+    "time-micros": "string",
     "uuid": "string",
 }
+_HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
-def decode(frame: DataFrame, schema: str | StructType, *, format: str = "json", column: str = "value") -> DataFrame:
+STRICT: Final = "letter"
+_STRICTNESS: Final = ("letter", "null", "fail")
+
+
+def decode(
+    frame: DataFrame,
+    schema: str | StructType,
+    *,
+    format: str = "json",
+    column: str = "value",
+    writer_schema: str | None = None,
+    missing_field: str = STRICT,
+    trailing_text: str = STRICT,
+    extra_field: str = STRICT,
+) -> DataFrame:
+    """Columns of the schema, `_error`, `_deleted` (a tombstone: the value is null) and `_source`. The last three
+    arguments say what a JSON value becomes that lacks a field of the schema, has text after its end, or has a field
+    that the schema lacks: "letter" (an `_error`), "null" (the field is null, the rest is ignored) or "fail"."""
     source = f.struct(*[f.col(name) for name in _SOURCE_FIELDS if name in frame.columns]).alias("_source")
     if format == "json":
         text, struct, failed = f.col(column).cast("string"), _struct(schema), f.lit(None).cast("string")
@@ -55,44 +87,87 @@ def decode(frame: DataFrame, schema: str | StructType, *, format: str = "json", 
         if not isinstance(schema, str):
             raise OptionError("an Avro schema is given as its JSON text")
         parsed = json.loads(schema)
-        opened = _avro_to_json(schema)(f.col(column))
+        opened = avro_to_json(schema, writer_schema)(f.col(column))
         text, failed, struct = opened["json"], opened["error"], _struct(avro_to_ddl(parsed))
     else:
         raise OptionError(f'format={format!r}: must be "json" or "avro"')
     with_corrupt = StructType([*struct.fields, StructField(_CORRUPT, StringType())])
     data = f.from_json(text, with_corrupt, {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT})
-    rows = frame.select(data.alias("_data"), failed.alias("_failed"), source)
+    is_deleted = f.col("_source")[column].isNull()
     problem = (
-        f.when(f.col("_failed").isNotNull(), f.col("_failed"))
-        .when(f.col("_source")[column].isNull(), f.lit("the value is null"))
+        f.when(is_deleted, f.lit(None).cast("string"))
+        .when(f.col("_failed").isNotNull(), f.col("_failed"))
         .when(
             f.col(f"_data.{_CORRUPT}").isNotNull(),
             f.concat(f.lit(f"not {format.upper()} of the schema: "), f.substring(f.col(f"_data.{_CORRUPT}"), 1, 200)),
         )
         .when(f.col("_data").isNull(), f.lit("empty"))
     )
+    choices = {"missing_field": missing_field, "trailing_text": trailing_text, "extra_field": extra_field}
+    strict = _strict(text, struct, choices) if format == "json" else None
+    rows = frame.select(data.alias("_data"), failed.alias("_failed"), source, *([strict] if strict is not None else []))
+    if strict is not None:
+        problem = problem.otherwise(f.col(_STRICT_COLUMN))
     fields = [f.col("_data").getField(name).alias(name) for name in struct.fieldNames()]
-    return rows.select(*fields, problem.alias("_error"), "_source")
+    return rows.select(*fields, problem.alias("_error"), is_deleted.alias("_deleted"), "_source")
+
+
+_STRICT_COLUMN: Final = "_strict"
+
+
+def _strict(text: Column, struct: StructType, choices: Mapping[str, str]) -> Column | None:
+    """What a well-formed value has too much or too little. The value is parsed as the only element of an array: text
+    after its end makes the array malformed or gives it a second element."""
+    for name, choice in choices.items():
+        if choice not in _STRICTNESS:
+            raise OptionError(f'{name}={choice!r}: must be "letter", "null" or "fail"')
+    if all(choice == "null" for choice in choices.values()):
+        return None
+    whole = f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<map<string,string>>")
+    names = f.array(*[f.lit(name) for name in struct.fieldNames()])
+    keys = f.map_keys(f.get(whole, f.lit(0)))
+    problem = f.lit(None).cast("string")
+    for name, is_so, words in (
+        ("extra_field", f.size(f.array_except(keys, names)) > 0, _listed("extra field", f.array_except(keys, names))),
+        ("missing_field", f.size(f.array_except(names, keys)) > 0, _listed("missing", f.array_except(names, keys))),
+        ("trailing_text", f.coalesce(f.size(whole), f.lit(-1)) != 1, f.lit("text after the end of the JSON value")),
+    ):
+        if choices[name] == "letter":
+            problem = f.when(is_so, words).otherwise(problem)
+        elif choices[name] == "fail":
+            problem = f.when(is_so, f.raise_error(words).cast("string")).otherwise(problem)
+    # A value that is not JSON at all is reported by its own check.
+    opened = f.from_json(text, "map<string,string>")
+    return f.when(text.isNotNull() & opened.isNotNull(), problem).alias(_STRICT_COLUMN)
+
+
+def _listed(words: str, names: Column) -> Column:
+    return f.concat(f.lit(f"{words}: "), f.array_join(names, ", "))
 
 
 def dead_letters(decoded: DataFrame, *, suffix: str = ".dlq") -> DataFrame:
-    """The bad rows, ready to be written: `dead_letters(events).writeStream.format("headrace")…`."""
+    """The bad rows, ready to be written: `dead_letters(events).writeStream.format("headrace")…`. A letter has the key,
+    the value and the headers of the record, and our headers say why it is a letter and where the record was."""
     at = f.col("_source")
+    present = decoded.select("_source.*").columns
 
     def header(name: str, value: Column) -> Column:
         return f.struct(f.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
-    ours = f.array(
-        header(ERROR_HEADER, f.col("_error")),
-        header(TOPIC_HEADER, at["topic"]),
-        header(PARTITION_HEADER, at["partition"]),
-        header(OFFSET_HEADER, at["offset"]),
-    )
+    ours = [header(ERROR_HEADER, f.col("_error")), header(TOPIC_HEADER, at["topic"])]
+    ours += [header(PARTITION_HEADER, at["partition"]), header(OFFSET_HEADER, at["offset"])]
+    if "timestamp" in present:
+        ours.append(header(TIMESTAMP_HEADER, f.unix_millis(at["timestamp"])))
+    headers = f.array(*ours)
+    if "headers" in present:
+        # Ours of an earlier attempt are replaced. The number of retries stays.
+        kept = f.filter(at["headers"], lambda one: ~one["key"].startswith(PREFIX) | (one["key"] == RETRIES_HEADER))
+        headers = f.concat(f.coalesce(kept, f.array().cast(_HEADERS)), headers)
     return decoded.where("_error is not null").select(
         at["key"].alias("key"),
         at["value"].alias("value"),
         f.concat(at["topic"], f.lit(suffix)).alias("topic"),
-        ours.alias("headers"),
+        headers.alias("headers", metadata={DEAD_LETTERS: True}),
     )
 
 
@@ -150,38 +225,27 @@ def _ddl(kind: object) -> str:
     return _ddl(kind.get("type"))
 
 
-def _avro_to_json(schema: str) -> Callable[[Column], Column]:
-    """A UDF from Avro bytes to (json, error). Also accepts bytes with the schema registry's five-byte prefix."""
+def avro_to_json(schema: str, writer_schema: str | None = None) -> Callable[[Column], Column]:
+    """A UDF from Avro bytes to (json, error). `schema` is the reader's schema. The writer's schema is in the value (an
+    object container file), named by it (single-object encoding, by fingerprint), given, or else the reader's."""
 
     @f.udf("json string, error string")
     def open_avro(data):  # type: ignore[no-untyped-def]  # Spark warns about hints it cannot read
-        import io
-
-        import fastavro
+        from headrace.pipelines.avro_values import read_value
 
         if data is None:
             return None, None
-        parsed = fastavro.parse_schema(json.loads(schema))
-        for skip in (0, 5) if data[:1] == b"\0" and len(data) > 5 else (0,):
-            stream = io.BytesIO(data[skip:])
-            try:
-                row = fastavro.schemaless_reader(stream, parsed, None)
-            except Exception as error:
-                # Boundary to the bytes of one record: fastavro may raise any exception, and none may fail the query.
-                problem = f"not AVRO of the schema: {type(error).__name__}: {error}"[:300]
-                continue
-            if stream.read(1) == b"":
-                return json.dumps(row, default=_plain), None
-            problem = "not AVRO of the schema: bytes are left over"
-        return None, problem
+        row, problem = read_value(bytes(data), schema, writer_schema)
+        return (None, problem) if problem is not None else (json.dumps(row, default=plain), None)
 
     opened: Callable[[Column], Column] = open_avro
     return opened
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
+    """A value that JSON lacks, in the form that Spark reads: times in ISO form, bytes in base64, the rest as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, (datetime.datetime, datetime.date)):
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
         return value.isoformat()
-    return str(value) if isinstance(value, decimal.Decimal) else repr(value)
+    return str(value)

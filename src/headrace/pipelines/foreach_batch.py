@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from headrace.pipelines.errors import PipelineError, readable
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.failure_reasons import failure_reason
 from headrace.pipelines.task_sink import WRITTEN, writing
 
 if TYPE_CHECKING:
@@ -43,6 +44,6 @@ def to_topic(name: str, options: Mapping[str, str]) -> Callable[[DataFrame, int]
             # traceback.
             if "Interrupted" in str(error):
                 raise
-            raise PipelineError(readable(error)) from None
+            raise PipelineError(failure_reason(error)) from None
 
     return write

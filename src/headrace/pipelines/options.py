@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, parse_addresses
 from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
-from headrace.pipelines.errors import OptionError, nearest
+from headrace.pipelines.errors import OptionError, PipelineError, nearest
+from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS
 from headrace.pipelines.source.offsets import (
     Earliest,
     Latest,
@@ -26,6 +27,12 @@ from headrace.pipelines.source.offsets import (
     parse_spec,
 )
 from headrace.records.compression import Codec
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from headrace.pipelines.schemas.decoding import Decoding
+    from headrace.pipelines.schemas.encoding import Encoding
 
 _SOURCE_OPTIONS: Final = (
     "assign",
@@ -50,6 +57,10 @@ _SOURCE_OPTIONS: Final = (
     "maxRecordsPerPartition",
     "groupIdPrefix",
     "includeHeaders",
+    "history",
+    "historyDirectory",
+    "decode",
+    *REGISTRY_OPTIONS,
 )
 _SINK_OPTIONS: Final = (
     "kafka.bootstrap.servers",
@@ -59,6 +70,10 @@ _SINK_OPTIONS: Final = (
     "mode",
     "transactionalIdPrefix",
     "ledgerTopic",
+    "encode",
+    "schema",
+    "subjectStrategy",
+    *REGISTRY_OPTIONS,
 )
 # Options that Spark itself adds to a query.
 _SPARK_OPTIONS: Final = ("path", "checkpointLocation", "queryName", "outputMode", "trigger", "backend")
@@ -217,6 +232,10 @@ class SourceOptions:
     max_records_per_partition: int | None
     poll_timeout_s: float
     fetch_bytes: int
+    # The pipeline directory of the tables, if the query also reads the table of its topic.
+    history: str | None = None
+    # Typed columns instead of bytes: the reader's schema.
+    decoding: Decoding | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
@@ -230,7 +249,8 @@ class SourceOptions:
         ending = parse_spec(options, "ending", Latest())
         if not streaming:
             check_batch_specs(starting, ending)
-        isolation = options.get("kafka.isolation.level", "read_uncommitted").lower()
+        # Kafka's own default shows rows of aborted transactions, and the sink writes in transactions.
+        isolation = options.get("kafka.isolation.level", "read_committed").lower()
         if isolation not in ("read_uncommitted", "read_committed"):
             raise OptionError(f"kafka.isolation.level={isolation!r}: must be read_committed or read_uncommitted")
         most, least = options.positive("maxOffsetsPerTrigger"), options.positive("minOffsetsPerTrigger")
@@ -251,7 +271,47 @@ class SourceOptions:
             max_records_per_partition=options.positive("maxRecordsPerPartition"),
             poll_timeout_s=options.milliseconds("kafkaConsumer.pollTimeoutMs", 120_000),
             fetch_bytes=options.positive("kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
+            decoding=decoding_of(given),
+            history=_history(options, streaming=streaming),
         )
+
+    def checked(self, schema: StructType) -> SourceOptions:
+        """Spark asks for the columns first and for a reader later. In between the subject may have got a version."""
+        if self.decoding is not None and self.decoding.spark_schema() != schema:
+            raise PipelineError(
+                f"decode=registry: subject {self.decoding.reader.subject!r} got a new version while the query was "
+                "planned: load the frame again, or choose a version with schemaVersion"
+            )
+        return self
+
+
+def decoding_of(given: Mapping[str, str]) -> Decoding | None:
+    """How values become columns; None without the option `decode`. Asks the registry."""
+    options = Options(given, _SOURCE_OPTIONS)
+    if "decode" not in options:
+        if name := next((name for name in REGISTRY_OPTIONS if name in options), None):
+            raise OptionError(f'option "{name}" needs option "decode" with the value "registry"')
+        return None
+    if options["decode"].lower() != "registry":
+        raise OptionError(f'decode={options["decode"]!r}: must be "registry"')
+    from headrace.pipelines.schemas.decoding import Decoding
+
+    found = Subscription.from_options(options)
+    topics = {*found.topics, *(topic for topic, _ in found.partitions)}
+    return Decoding.from_options(options, topics, include_headers=options.boolean("includeHeaders", False))
+
+
+def _history(options: Options, *, streaming: bool) -> str | None:
+    """The pipeline directory of the tables, for `history=table`."""
+    if "history" not in options:
+        return None
+    if options["history"] != "table":
+        raise OptionError(f'history={options["history"]!r}: must be "table"')
+    if streaming:
+        raise OptionError('option "history" is for batch queries: a stream reads the topic only')
+    if given := next((name for name in options if name.startswith(("starting", "ending", "decode"))), None):
+        raise OptionError(f'option "{given}" does not go with "history", which reads the table and all that follows')
+    return options.get("historyDirectory", "tables")
 
 
 @dataclass(frozen=True)
@@ -266,6 +326,7 @@ class SinkOptions:
     transaction_timeout_ms: int
     acks: int
     keep_timestamps: bool
+    encoding: Encoding | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -290,4 +351,15 @@ class SinkOptions:
             transaction_timeout_ms=options.positive("kafka.transaction.timeout.ms") or 60_000,
             acks=acks,
             keep_timestamps=options.boolean("includeTimestamp", False),
+            encoding=_encoding_of(options),
         )
+
+
+def _encoding_of(options: Options) -> Encoding | None:
+    if "encode" not in options:
+        if name := next((name for name in ("schema", "subjectStrategy", *REGISTRY_OPTIONS) if name in options), None):
+            raise OptionError(f'option "{name}" needs option "encode" with the value avro, json or protobuf')
+        return None
+    from headrace.pipelines.schemas.encoding import Encoding
+
+    return Encoding.from_options(options)

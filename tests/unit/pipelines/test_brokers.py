@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli.pipeline import app
+from headrace.cli.pipeline.command import app
 from headrace.cli.support.connection import bootstrap_address
 from headrace.cli.support.pipeline_options import pipeline_spec
 from headrace.pipelines.brokers import client_of, kafka_settings

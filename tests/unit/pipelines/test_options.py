@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.options import SinkOptions, SourceOptions
 from headrace.pipelines.source.offsets import AtTimestamp, Earliest, Latest, Specific
@@ -89,3 +90,10 @@ def test_sink_options() -> None:
         with pytest.raises(OptionError) as refusal:
             SinkOptions.parse({**_CLUSTER, **wrong})
         assert words in str(refusal.value)
+
+
+def test_source_reads_committed_records_unless_it_is_asked_for_others() -> None:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    assert SourceOptions.parse(given, streaming=True).isolation == READ_COMMITTED
+    others = {**given, "kafka.isolation.level": "read_uncommitted"}
+    assert SourceOptions.parse(others, streaming=True).isolation == READ_UNCOMMITTED

@@ -64,8 +64,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         latest = self._stop_at if self._stop_at is not None else self.log.latest()
         return {"position": max(latest, start["position"])}
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"position": self.log.latest()}
+    def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
+        # For progress only: the offsets of batches have no unit.
+        return {"position": self.log.latest(), "unit": self.log.unit}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         # One task, because changes are ordered and a slot has one reader.

@@ -22,6 +22,10 @@ _BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or 
 
 
 class ChangeLog(Protocol):
+    @property
+    def unit(self) -> str:
+        """What positions count: `bytes` of a log, or `changes`."""
+
     def prepare(self) -> int:
         """Makes the database keep its changes from now on. Returns the position before the first change."""
 
@@ -42,6 +46,7 @@ class PostgresChanges:
     database: Database
     tables: tuple[str, ...]
     slot: str
+    unit: str = "bytes"
 
     def prepare(self) -> int:
         with self.database.connect() as connection:
@@ -109,6 +114,7 @@ class SqliteChanges:
     database: Database
     tables: tuple[str, ...]
     log_table: str = "_headrace_changes"
+    unit: str = "changes"
 
     def prepare(self) -> int:
         with self.database.connect() as connection:

@@ -60,6 +60,12 @@ class End:
             raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be a list, or names with commas')
         return [str(part) for part in value]
 
+    def is_on(self, name: str) -> bool:
+        value = self.settings.get(name, False)
+        if not isinstance(value, bool):
+            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be true or false')
+        return value
+
     def options(self) -> dict[str, str]:
         return _texts(self.settings.get("options"), f"{self.place}.options")
 
@@ -204,6 +210,6 @@ def pipeline_run(
 
     if not is_connector(path):
         return PipelineRun(spec, spark, report, once=once)
-    connector = replace(load_connector(path, spec.bootstrap), configuration=spec.configuration)
+    connector = replace(load_connector(path, spec.bootstrap), configuration=spec.configuration, storage=spec.storage)
     report(f"connector {spec.name}: {connector.source.kind} → {connector.target.kind}")
     return connector_run(connector, spark, once=once, report=report)

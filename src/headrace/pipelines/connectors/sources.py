@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -9,10 +10,13 @@ from typing import TYPE_CHECKING, Final
 from headrace.pipelines.connectors.connector import ConnectorSpec, End
 from headrace.pipelines.decode import dead_letters, decode
 from headrace.pipelines.errors import OptionError
+from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# Settings that `decode` has, too.
+_STRICTNESS: Final = ("missing_field", "trailing_text", "extra_field", "writer_schema")
 _FILE_FORMATS: Final = ("lines", "csv", "json", "parquet")
 
 
@@ -34,7 +38,8 @@ def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
 
 
 def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
-    end = spec.source.only("name", "pattern", "schema", "format", "startingOffsets", "options")
+    known = ("name", "pattern", "schema", "format", "startingOffsets", "decode", "options")
+    end = spec.source.only(*known, *REGISTRY, *_STRICTNESS)
     if not spec.bootstrap:
         raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
     which = {"subscribePattern": end.text("pattern")} if "pattern" in end.settings else {"subscribe": end.text("name")}
@@ -46,10 +51,31 @@ def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
         **which,
         **end.options(),
     }
+    if "decode" in end.settings:
+        return _by_registry(spec, spark, given)
     frame = spark.readStream.format(spec.topic_format).options(**given).load()
     if "schema" not in end.settings:
         return SourceFrames(frame.selectExpr("string(key) AS key", "string(value) AS value", "* EXCEPT (key, value)"))
-    decoded = decode(frame, end.text("schema"), format=end.text("format", "json"))
+    rules = {name: end.text(name) for name in _STRICTNESS if name in end.settings}
+    decoded = decode(frame, end.text("schema"), format=end.text("format", "json"), **rules)
+    return SourceFrames(decoded.where("_error IS NULL").drop("_error"), dead_letters(decoded))
+
+
+def _by_registry(spec: ConnectorSpec, spark: SparkSession, given: Mapping[str, str]) -> SourceFrames:
+    """Typed columns. Spark's own connector gives bytes, which a step after it decodes."""
+    from headrace.pipelines.options import decoding_of
+    from headrace.pipelines.schemas.decoding import decoded_frame
+
+    end = spec.source
+    if unused := next((name for name in ("schema", "format") if name in end.settings), None):
+        raise OptionError(f'{end.place}: "{unused}" does not go with decode: the registry has the schema')
+    asked = {**given, "decode": end.text("decode"), **{n: end.text(n) for n in REGISTRY if n in end.settings}}
+    if spec.topic_format == "headrace":
+        decoded = spark.readStream.format("headrace").options(**asked).load()
+    else:
+        decoding = decoding_of(asked)
+        assert decoding is not None
+        decoded = decoded_frame(spark.readStream.format(spec.topic_format).options(**given).load(), decoding)
     return SourceFrames(decoded.where("_error IS NULL").drop("_error"), dead_letters(decoded))
 
 

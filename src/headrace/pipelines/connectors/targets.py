@@ -7,6 +7,7 @@ Delta uses the transaction version in its log, databases use a ledger row in the
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,14 +17,19 @@ from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
 from headrace.pipelines.connectors.connector import ConnectorSpec, End
-from headrace.pipelines.connectors.databases import Connection, Database, quoted
+from headrace.pipelines.connectors.databases import Connection, Cursor, Database, DatabaseRow, quoted
+from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.flows.graph import BatchSink
+from headrace.pipelines.flows.graph import DELETED, BatchSink
+from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    from pyspark.sql import Column, DataFrame, Row
+
+    from headrace.pipelines.connectors.change_records import ChangeRecords
 
 _ROWS_AT_ONCE: Final = 1000
+_FILE: Final = re.compile(r"[^{}\s]+\.(avsc|json|proto)")
 _CHANGE_COLUMNS: Final = {"op", "table", "before", "after"}
 
 
@@ -33,30 +39,66 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
     end = spec.target
     match end.kind:
         case "topic":
-            end.only("name", "key", "value", "options")
+            end.only("name", "key", "value", "encode", "schema", "subjectStrategy", *REGISTRY, "options")
             if not spec.bootstrap:
                 raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
             given = {**spec.brokers, "topic": end.text("name"), **end.options()}
+            encoding = _encoding(spec, end)
+            if encoding and spec.source.kind == "cdc" and spec.select is None:
+                return Sink(spec.name, None, at, "headrace", given), _change_records(spec, encoding).encoded
+            given |= encoding
             return Sink(spec.name, None, at, "headrace", given), lambda frame: topic_rows(frame, end)
         case "parquet":
             end.only("path", "options")
-            return Sink(spec.name, None, at, "parquet", {"path": _path(spec, end), **end.options()}), _as_is
+            return Sink(spec.name, None, at, "parquet", {"path": _path(spec, end), **end.options()}), _without_deletes
         case "delta":
-            end.only("path")
-            return BatchSink(spec.name, None, at, delta_writer(_path(spec, end), spec.name)), _as_is
+            end.only("path", "evolve")
+            write = delta_writer(_path(spec, end), spec.name, evolves=end.is_on("evolve"))
+            return BatchSink(spec.name, None, at, write), _without_deletes
         case "jdbc":
-            end.only("url", "table", "keys")
+            end.only("url", "table", "keys", "evolve")
             if "table" not in end.settings and spec.source.kind != "cdc":
                 raise OptionError(f'{end.place}: "table" is missing')
             table = end.text("table") if "table" in end.settings else None
-            write = table_writer(Database(end.text("url")), table, end.names("keys"), spec.name)
+            database, evolves = Database(end.text("url")), end.is_on("evolve")
+            write = table_writer(database, table, end.names("keys"), spec.name, evolves=evolves)
             return BatchSink(spec.name, None, at, write), _as_is
     end.only()
     return BatchSink(spec.name, None, at, lambda frame, _batch: frame.show(truncate=False)), _as_is
 
 
+def _encoding(spec: ConnectorSpec, end: End) -> dict[str, str]:
+    """Options of the sink if the target has a schema. `schema` is a file beside the connector, a text, or `latest`."""
+    if "encode" not in end.settings and "schema" not in end.settings:
+        return {}
+    names = ("schema", "subjectStrategy", *REGISTRY)
+    found = {"encode": "avro", **{name: end.text(name) for name in ("encode", *names) if name in end.settings}}
+    file = spec.file.parent.resolve() / found["schema"] if _FILE.fullmatch(found.get("schema", "")) else None
+    if file is not None:
+        if not file.is_file():
+            raise OptionError(f"{end.place}: schema: {file} does not exist")
+        kinds = {".proto": "protobuf", ".json": "json"}
+        found = {**found, "encode": end.text("encode", kinds.get(file.suffix, "avro")), "schema": file.read_text()}
+    return found
+
+
+def _change_records(spec: ConnectorSpec, given: dict[str, str]) -> ChangeRecords:
+    from headrace.pipelines.connectors.change_records import ChangeRecords
+    from headrace.pipelines.schemas.encoding import Encoding
+
+    if "schema" in given:
+        raise OptionError(f'{spec.target.place}: "schema" does not go with cdc: the database has it. Give "encode"')
+    tables = tuple(spec.source.names("tables"))
+    return ChangeRecords(Encoding.from_options(given), spec.source.text("url"), tables, spec.target.text("name"))
+
+
 def _as_is(frame: DataFrame) -> DataFrame:
     return frame
+
+
+def _without_deletes(frame: DataFrame) -> DataFrame:
+    """For files, which are only appended to."""
+    return frame.where(f"NOT {DELETED}").drop(DELETED) if DELETED in frame.columns else frame
 
 
 def _path(spec: ConnectorSpec, end: End) -> str:
@@ -65,26 +107,43 @@ def _path(spec: ConnectorSpec, end: End) -> str:
 
 
 def topic_rows(frame: DataFrame, end: End) -> DataFrame:
-    """`key` and `value` for the sink. The value is a single column as it is, or all columns as JSON."""
+    """`key` and `value` for the sink. The value is a single column as it is, or all columns as JSON, or as a struct
+    that the sink encodes."""
     columns = [name for name in frame.columns if not name.startswith("_")]
+    is_encoded = "encode" in end.settings or "schema" in end.settings
     if "value" in end.settings:
         if (value := end.text("value")) not in frame.columns:
             raise OptionError(f"{end.place}: value {value!r} is not a column; there are {', '.join(columns)}")
         body = f.col(value)
+    elif is_encoded:
+        body = f.struct(*[name for name in columns if name != "key"])
     elif columns == ["value"] or {"key", "value"} >= set(columns):
         body = f.col("value")
     else:
         body = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
-    chosen = [body.cast("string").alias("value")]
+    value = body if is_encoded else body.cast("string")
+    passes_deletes = {DELETED, "_source"} <= set(frame.columns)
+    if passes_deletes:
+        value = f.when(~f.col(DELETED), value)
+    chosen = [value.alias("value")]
     key = end.text("key") if "key" in end.settings else "key" if "key" in columns else None
     if key is not None:
         if key not in frame.columns:
             raise OptionError(f"{end.place}: key {key!r} is not a column; there are {', '.join(columns)}")
-        chosen.append(f.col(key).cast("string").alias("key"))
+        name = f.col(key).cast("string")
+        chosen.append((f.coalesce(name, _record_key()) if passes_deletes else name).alias("key"))
+    elif passes_deletes:
+        chosen.append(_record_key().alias("key"))
     return frame.select(*chosen)
 
 
-def delta_writer(path: str, name: str) -> Callable[[DataFrame, int], None]:
+def _record_key() -> Column:
+    return f.col("_source.key").cast("string")
+
+
+def delta_writer(path: str, name: str, *, evolves: bool = False) -> Callable[[DataFrame, int], None]:
+    """Appends. With `evolves`, columns that the table lacks are added."""
+
     def write(frame: DataFrame, batch: int) -> None:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -96,13 +155,17 @@ def delta_writer(path: str, name: str) -> Callable[[DataFrame, int], None]:
         rows = frame.toArrow()
         if rows.num_rows:
             properties = CommitProperties(app_transactions=[Transaction(application, batch)])
-            write_deltalake(path, rows, mode="append", commit_properties=properties)
+            schema_mode = "merge" if evolves else None
+            write_deltalake(path, rows, mode="append", schema_mode=schema_mode, commit_properties=properties)
 
     return write
 
 
-def table_writer(database: Database, table: str | None, keys: list[str], name: str) -> Callable[[DataFrame, int], None]:
-    """Upserts rows. Applies changes instead if the rows come from change data capture."""
+def table_writer(
+    database: Database, table: str | None, keys: list[str], name: str, *, evolves: bool = False
+) -> Callable[[DataFrame, int], None]:
+    """Upserts rows. Applies changes instead if the rows come from change data capture. With `evolves`, the table gets
+    columns that it lacks."""
 
     def write(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -110,6 +173,8 @@ def table_writer(database: Database, table: str | None, keys: list[str], name: s
         rows = frame.collect()
         with database.connect() as connection:
             if rows and database.claim_batch(connection, f"{name}-{query}", batch):
+                if evolves:
+                    _evolve(database, connection, table, frame, rows, is_changes=is_changes)
                 if is_changes:
                     _apply_changes(database, connection, sorted(rows, key=lambda r: (r.position, r.number)), table)
                 else:
@@ -118,15 +183,59 @@ def table_writer(database: Database, table: str | None, keys: list[str], name: s
     return write
 
 
+def _evolve(
+    database: Database,
+    connection: Connection,
+    table: str | None,
+    frame: DataFrame,
+    rows: list[Row],
+    *,
+    is_changes: bool,
+) -> None:
+    if not is_changes:
+        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        evolve(database, connection, table or "", {n: k for n, k in kinds.items() if n not in (DELETED, "_source")})
+        return
+    for target in {table or row.table.split(".")[-1] for row in rows}:
+        texts = [row.after for row in rows if table is not None or row.table.split(".")[-1] == target]
+        known = database.columns(target)
+        columns = columns_of_changes(texts)
+        evolve(database, connection, target, {n: k for n, k in columns.items() if n not in known})
+
+
 def _upsert(
     database: Database, connection: Connection, table: str | None, keys: list[str], columns: list[str], rows: list[Row]
 ) -> None:
     if table is None:
         raise OptionError('to.jdbc: "table" is missing')
-    statement = database.upsert_sql(table, columns, keys)
     cursor = connection.cursor()
-    for begin in range(0, len(rows), _ROWS_AT_ONCE):
-        cursor.executemany(statement, [tuple(row) for row in rows[begin : begin + _ROWS_AT_ONCE]])
+    places = [at for at, name in enumerate(columns) if name not in (DELETED, "_source")]
+    statement = database.upsert_sql(table, [columns[at] for at in places], keys)
+    passes_deletes = {DELETED, "_source"} <= set(columns)
+    waiting: list[DatabaseRow] = []
+
+    def flush() -> None:
+        for begin in range(0, len(waiting), _ROWS_AT_ONCE):
+            cursor.executemany(statement, waiting[begin : begin + _ROWS_AT_ONCE])
+        waiting.clear()
+
+    for row in rows:
+        if passes_deletes and row[DELETED]:
+            # In order: the same key may be written, deleted and written again in one batch.
+            flush()
+            _delete(database, cursor, table, keys, row)
+        else:
+            waiting.append(tuple(row[at] for at in places))
+    flush()
+
+
+def _delete(database: Database, cursor: Cursor, table: str, keys: list[str], row: Row) -> None:
+    """Deletes the row that a tombstone names by the key of its record."""
+    if len(keys) != 1:
+        raise OptionError(
+            'to.jdbc: a tombstone names one key column: set "keys" to it, or leave _deleted out in select'
+        )
+    cursor.execute(database.delete_sql(table, keys), (bytes(row["_source"]["key"] or b"").decode(errors="replace"),))
 
 
 def _apply_changes(database: Database, connection: Connection, rows: list[Row], table: str | None) -> None:

@@ -9,8 +9,11 @@
 `progress`             commits offsets to the consumer group and reports each flow to the topic `__pipelines`
 `status_screen`        the table of `headrace pipeline status`
 `checkpoint`           the offsets of a flow in Spark's checkpoint
+`flow_names`           checkpoints of renamed and removed flows
 `reset`                moves a flow to other offsets
 `replay`               runs a flow again over a range of its past
+`flow_tests`           test files: input records, expected output records, the difference
+`flow_test_run`        runs one test with a broker of its own
 `dead_letters`         lists dead letters and sends them back
 `dead_letter_headers`  the headers of a dead letter
 """

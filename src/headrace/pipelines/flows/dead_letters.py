@@ -1,22 +1,36 @@
-"""Lists dead letters with their errors and writes them back to their topics, without Spark.
+"""Lists dead letters with their errors, writes them back to their topics or drops them, without Spark.
 
-A retry reads `<topic>.dlq` from where the last retry stopped and writes each dead letter back to its topic. One
-transaction contains the records and the new offset of the group `headrace-dlq.<topic>`, so each dead letter is written
-back exactly once.
+The letters from the offset of the group `headrace-dlq.<topic>` on are waiting. A retry reads them and writes each back
+to its topic: to its partition, with its key, value, headers and timestamp, and the number of retries in a header. One
+transaction contains the records and the new offset of the group, so each dead letter is written back exactly once.
+
+With a filter, the transaction also writes the letters that do not match to the end of `<topic>.dlq`. So they keep
+waiting, although the offset of the group passes their old place, and no letter is ever skipped.
 """
 
 from __future__ import annotations
 
-import time
+import base64
+import datetime
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import BatchProducer, Section, Transaction
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.flows.dead_letter_headers import ERROR_HEADER, RETRIES_HEADER, SUFFIX, TOPIC_HEADER
+from headrace.pipelines.flows.dead_letter_headers import (
+    ERROR_HEADER,
+    OFFSET_HEADER,
+    PARTITION_HEADER,
+    PREFIX,
+    RETRIES_HEADER,
+    SUFFIX,
+    TIMESTAMP_HEADER,
+    TOPIC_HEADER,
+)
 from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 
@@ -41,7 +55,51 @@ def _read(client: BlockingClient, partition: TopicPartitionPair, start: int, end
 
 
 def _header(record: Record, name: str) -> str | None:
-    return next((value.decode() for key, value in record.headers if key == name and value is not None), None)
+    found = next((value for key, value in record.headers if key == name and value is not None), None)
+    return None if found is None else found.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class LetterFilter:
+    """Which letters a command takes: all conditions must hold. Partition and offset are those in the topic of dead
+    letters."""
+
+    error: str | None = None
+    key: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        return self == LetterFilter()
+
+    def takes(self, letter: Record, partition: int) -> bool:
+        return (
+            (self.error is None or self.error in (_header(letter, ERROR_HEADER) or ""))
+            and (self.key is None or letter.key == self.key.encode())
+            and (self.partition is None or partition == self.partition)
+            and (self.offset is None or letter.offset == self.offset)
+        )
+
+
+ALL: Final = LetterFilter()
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One dead letter for a person. Bytes that are not text are in base64."""
+
+    partition: int
+    offset: int
+    error: str
+    retries: int
+    topic: str
+    from_partition: int | None
+    from_offset: int | None
+    timestamp: str
+    key: str | None
+    value: str | None
+    headers: dict[str, str | None]
 
 
 def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
@@ -66,8 +124,32 @@ def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
     return result
 
 
-def retry_dead_letters(client: BlockingClient, topic: str) -> int:
-    """Writes the waiting dead letters of `topic` (with or without .dlq) back. Returns their number."""
+def waiting_letters(client: BlockingClient, topic: str, chosen: LetterFilter = ALL) -> list[Letter]:
+    """The letters that wait and match."""
+    name, spans = _waiting(client, topic)
+    return [
+        _readable(letter, pair[1], name)
+        for pair, (at, end) in spans.items()
+        for letter in _read(client, pair, at, end)
+        if chosen.takes(letter, pair[1])
+    ]
+
+
+def retry_dead_letters(
+    client: BlockingClient, topic: str, chosen: LetterFilter = ALL, *, value: bytes | None = None
+) -> int:
+    """Writes the waiting dead letters of `topic` (with or without .dlq) back, with another value if one is given.
+    Returns their number."""
+    return _settle(client, topic, chosen, lambda letter, home: _original(letter, home, value))
+
+
+def drop_dead_letters(client: BlockingClient, topic: str, chosen: LetterFilter = ALL) -> int:
+    """Removes the waiting dead letters that match. Returns their number."""
+    return _settle(client, topic, chosen, None)
+
+
+def _waiting(client: BlockingClient, topic: str) -> tuple[str, dict[TopicPartitionPair, tuple[int, int]]]:
+    """The topic of the letters, and the range of waiting letters in each partition."""
     name = topic if topic.endswith(SUFFIX) else topic + SUFFIX
     found = client.topics([name])
     if name not in found:
@@ -75,47 +157,125 @@ def retry_dead_letters(client: BlockingClient, topic: str) -> int:
     pairs = [(name, index) for index in found[name].partitions]
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST), isolation=READ_COMMITTED)
-    sent = 0
-    for pair in pairs:
+    done = client.committed_offsets(_group(name), pairs, require_stable=True)
+    return name, {pair: (max(done.get(pair, (0, ""))[0], starts[pair]), ends[pair]) for pair in pairs}
+
+
+_Restore: TypeAlias = Callable[[Record, "_Homes"], tuple[TopicPartitionPair, Record]]
+
+
+def _settle(client: BlockingClient, topic: str, chosen: LetterFilter, restore: _Restore | None) -> int:
+    """Takes the matching letters out of the waiting ones and writes them back with `restore`, or drops them."""
+    name, spans = _waiting(client, topic)
+    homes, settled = _Homes(client, name), 0
+    for pair in spans:
         transaction = Transaction(client, f"{_group(name)}.{pair[1]}", timeout_ms=60_000)
         transaction.begin()
-        done = client.committed_offsets(_group(name), [pair], require_stable=True)
-        at = max(done.get(pair, (0, ""))[0], starts[pair])
-        letters = _read(client, pair, at, ends[pair])
+        # Read again: the last transaction of another command may have ended only now.
+        at, end = _waiting(client, name)[1][pair]
+        letters = _read(client, pair, at, end)
+        if not any(chosen.takes(letter, pair[1]) for letter in letters):
+            continue
         for begin in range(0, len(letters), _LETTERS_AT_ONCE):
             if begin:
                 transaction.begin()
             part = letters[begin : begin + _LETTERS_AT_ONCE]
-            _send_back(client, transaction, part)
-            after = part[-1].offset + 1 if begin + _LETTERS_AT_ONCE < len(letters) else ends[pair]
+            records: list[tuple[TopicPartitionPair, Record]] = []
+            for letter in part:
+                if not chosen.takes(letter, pair[1]):
+                    records.append((pair, letter))
+                    continue
+                settled += 1
+                if restore is not None:
+                    records.append(restore(letter, homes))
+            _write(client, transaction, records)
+            after = part[-1].offset + 1 if begin + _LETTERS_AT_ONCE < len(letters) else end
             transaction.commit(_group(name), {pair: (after, "")})
-            sent += len(part)
-    return sent
+    return settled
 
 
-def _send_back(client: BlockingClient, transaction: Transaction, letters: list[Record]) -> None:
-    by_partition: dict[TopicPartitionPair, list[Record]] = {}
-    counts: dict[str, int] = {}
-    for letter in letters:
-        home = _header(letter, TOPIC_HEADER)
-        if home is None:
-            raise PipelineError(f"the dead letter at offset {letter.offset} does not say where it came from")
-        if home not in counts:
-            topics = client.topics([home])
+class _Homes:
+    """The topics that letters came from, and their partition counts."""
+
+    def __init__(self, client: BlockingClient, name: str) -> None:
+        self._client, self._default = client, name.removesuffix(SUFFIX)
+        self._counts: dict[str, int] = {}
+
+    def of(self, letter: Record) -> TopicPartitionPair:
+        home = _header(letter, TOPIC_HEADER) or self._default
+        if home not in self._counts:
+            topics = self._client.topics([home])
             if home not in topics:
                 raise PipelineError(
-                    f"topic {home!r} of the dead letter at offset {letter.offset} does not exist any more"
+                    f"topic {home!r} of the dead letter at offset {letter.offset} does not exist any more: "
+                    "create it, or drop the letter with 'headrace pipeline dlq drop'"
                 )
-            counts[home] = len(topics[home].partitions)
-        index = partition_for_key(letter.key, counts[home]) if letter.key is not None else letter.offset % counts[home]
-        tries = int(_header(letter, RETRIES_HEADER) or 0) + 1
-        again = Record(
-            letter.key, letter.value, ((RETRIES_HEADER, str(tries).encode()),), timestamp_ms=int(time.time() * 1000)
-        )
-        by_partition.setdefault((home, index), []).append(again)
+            self._counts[home] = len(topics[home].partitions)
+        count, before = self._counts[home], _header(letter, PARTITION_HEADER)
+        if before is not None and before.isdigit() and int(before) < count:
+            return home, int(before)
+        return home, partition_for_key(letter.key, count) if letter.key is not None else letter.offset % count
+
+
+def _original(letter: Record, homes: _Homes, value: bytes | None) -> tuple[TopicPartitionPair, Record]:
+    tries = int(_header(letter, RETRIES_HEADER) or 0) + 1
+    headers = tuple((name, content) for name, content in letter.headers if not name.startswith(PREFIX))
+    at = _header(letter, TIMESTAMP_HEADER)
+    return homes.of(letter), Record(
+        letter.key,
+        letter.value if value is None else value,
+        (*headers, (RETRIES_HEADER, str(tries).encode())),
+        timestamp_ms=int(at) if at and at.isdigit() else letter.timestamp_ms,
+    )
+
+
+def _write(
+    client: BlockingClient, transaction: Transaction, records: Sequence[tuple[TopicPartitionPair, Record]]
+) -> None:
+    by_partition: dict[TopicPartitionPair, list[Record]] = {}
+    for pair, record in records:
+        by_partition.setdefault(pair, []).append(record)
     producer = BatchProducer(client, transaction=transaction)
-    for pair, records in by_partition.items():
-        sealed = build_batch(records)
-        times = [record.timestamp_ms for record in records]
-        producer.send(pair, Section(sealed[HEADER_BYTES:], len(records), times[0], max(times)))
+    for pair, group in by_partition.items():
+        sealed = build_batch(group)
+        times = [record.timestamp_ms for record in group]
+        producer.send(pair, Section(sealed[HEADER_BYTES:], len(group), times[0], max(times)))
     producer.flush()
+
+
+def _readable(letter: Record, partition: int, name: str) -> Letter:
+    before, offset, at = (_header(letter, one) for one in (PARTITION_HEADER, OFFSET_HEADER, TIMESTAMP_HEADER))
+    when = int(at) if at and at.isdigit() else letter.timestamp_ms
+    return Letter(
+        partition=partition,
+        offset=letter.offset,
+        error=_header(letter, ERROR_HEADER) or "",
+        retries=int(_header(letter, RETRIES_HEADER) or 0),
+        topic=_header(letter, TOPIC_HEADER) or name.removesuffix(SUFFIX),
+        from_partition=int(before) if before else None,
+        from_offset=int(offset) if offset else None,
+        timestamp=datetime.datetime.fromtimestamp(when / 1000, datetime.UTC).isoformat(timespec="milliseconds"),
+        key=_text(letter.key),
+        value=_text(letter.value),
+        headers={key: _text(value) for key, value in letter.headers if not key.startswith(PREFIX)},
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(data).decode()}"
+    return text if text.isprintable() or text.strip() else f"base64:{base64.b64encode(data).decode()}"
+
+
+def value_from_text(text: str) -> bytes:
+    """The inverse for an edited value."""
+    if not text.startswith("base64:"):
+        return text.encode()
+    try:
+        return base64.b64decode(text.removeprefix("base64:"), validate=True)
+    except ValueError:
+        raise PipelineError(f"{text[:40]!r} is not base64") from None

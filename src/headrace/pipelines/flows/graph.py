@@ -18,13 +18,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.pipelines.flow import AutoCdcFlow, Flow
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
+from headrace.pipelines.failure_reasons import failure_reason, user_place
+from headrace.pipelines.flows.dead_letter_headers import DEAD_LETTERS
 from headrace.pipelines.flows.spec import PipelineSpec
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
     from headrace.pipelines.connectors.sources import SourceFrames
 
+# Column of decoded rows that marks tombstones (see `decode`).
+DELETED: Final = "_deleted"
 _NAME: Final = r"(?P<name>`[^`]+`|[\w.]+)"
 _CREATE: Final = re.compile(
     rf"CREATE\s+(?:OR\s+REFRESH\s+)?(?P<kind>STREAMING\s+TABLE|MATERIALIZED\s+VIEW|TEMPORARY\s+VIEW)"
@@ -59,6 +64,11 @@ class ResolvedFlow:
     flow: Flow
     target: Output
     frame: DataFrame
+
+    @property
+    def writes_dead_letters(self) -> bool:
+        """Whether the rows are dead letters, by the mark that `decode.dead_letters` leaves on their headers."""
+        return any(field.metadata.get(DEAD_LETTERS) for field in self.frame.schema.fields)
 
 
 @dataclass
@@ -135,16 +145,19 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
                     frame = flow.func()
                 except AnalysisException as error:
                     if error.getCondition() not in _NOT_THERE_YET:
-                        raise PipelineError(f"{_place(flow)}: flow {name!r}: {first_line(error)}") from error
+                        raise _broken(flow, error) from error
                     problems[name] = error
                     continue
+                except Exception as error:
+                    # Boundary to the author's code, which may raise anything: the user gets file, line and cause.
+                    raise _broken(flow, error) from error
                 _check_frame(flow, target, frame)
                 prepare(target, frame)
                 resolved.append(ResolvedFlow(flow, target, frame))
                 del waiting[name]
             if len(problems) == len(waiting) and waiting:
                 name, problem = next(iter(problems.items()))
-                raise PipelineError(f"{_place(waiting[name])}: flow {name!r}: {first_line(problem)}")
+                raise _broken(waiting[name], problem)
         return resolved
 
     def _target(self, flow: Flow) -> Output:
@@ -176,10 +189,16 @@ def _place(element: Flow | Output) -> str:
     return f"{name}:{at.line_number}" if at and at.line_number else name
 
 
-def first_line(error: BaseException) -> str:
-    """The message of a Spark error, without query plan and stack trace."""
-    text = str(error).strip()
-    return text.split("\n", 1)[0][:500]
+def _broken(flow: Flow, error: Exception) -> PipelineError:
+    """The refusal of a flow whose function failed, with the line of the user's code or else of the flow."""
+    if isinstance(error, PipelineError):
+        return error
+    reason = failure_reason(error)
+    place = user_place(error)
+    reason = reason.removeprefix(f"{place}: ")
+    if not isinstance(error, (PySparkException, Py4JError)) and type(error).__name__ not in reason:
+        reason = f"{type(error).__name__}: {reason}"
+    return PipelineError(f"{place or _place(flow)}: flow {flow.name!r}: {reason}")
 
 
 def _bare(name: str) -> str:
@@ -252,8 +271,7 @@ def connector_graph(
     at = output.source_code_location
 
     def rows() -> DataFrame:
-        source.rows.createOrReplaceTempView("source")
-        return fit(spark.sql(select) if select else source.rows)
+        return fit(_selected(spark, source.rows, select))
 
     graph.register_output(output)
     graph.register_flow(Flow(name=name, target=output.name, spark_conf={}, source_code_location=at, func=rows))
@@ -264,6 +282,19 @@ def connector_graph(
             Flow(name=letters, target=letters, spark_conf={}, source_code_location=at, func=lambda: source.dead)
         )
     return graph
+
+
+def _selected(spark: SparkSession, rows: DataFrame, select: str | None) -> DataFrame:
+    """The rows after the SELECT. Tombstones pass only if the SELECT keeps `_deleted`: otherwise nothing would tell them
+    from rows of nulls."""
+    if select is None:
+        return rows
+    rows.createOrReplaceTempView("source")
+    chosen = spark.sql(select)
+    if DELETED in rows.columns and DELETED not in chosen.columns:
+        rows.where(f"NOT {DELETED}").createOrReplaceTempView("source")
+        chosen = spark.sql(select)
+    return chosen
 
 
 def _run_python(spark: SparkSession, file: Path) -> None:
@@ -277,7 +308,9 @@ def _run_python(spark: SparkSession, file: Path) -> None:
         raise
     except Exception as error:
         # Boundary to the author's code, which may raise anything: the user gets file and message.
-        raise PipelineError(f"{file.name}: {type(error).__name__}: {first_line(error)}") from error
+        place = user_place(error) or file.name
+        reason = failure_reason(error).removeprefix(f"{place}: ")
+        raise PipelineError(f"{place}: {type(error).__name__}: {reason}") from error
 
 
 __all__ = [
@@ -286,7 +319,6 @@ __all__ = [
     "ResolvedFlow",
     "Sink",
     "Table",
-    "first_line",
     "load_graph",
     "split_statements",
 ]

@@ -2,8 +2,9 @@
 
 Each flow has the consumer group `<pipeline>.<flow>`. After each batch the pipeline commits the end offsets, so every
 Kafka tool shows Spark's lag. The progress of a flow (state, rates, lag, batch time, state size, watermark, last error)
-is a record with the key `<pipeline>.<flow>` in a compacted topic, which keeps the latest one. `read_progress` reads all
-of them.
+is a record with the key `<pipeline>.<flow>` in a compacted topic, which keeps the latest one. A driver writes it after
+each batch and at least once per heartbeat. `read_progress` reads all of them, and calls a flow lost whose driver has
+missed two heartbeats.
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ RUNNING: Final = "running"
 RESTARTING: Final = "restarting"
 FAILED: Final = "failed"
 STOPPED: Final = "stopped"
+# The driver died or cannot reach the brokers: it has not reported for two heartbeats.
+LOST: Final = "lost"
+HEARTBEAT_MS: Final = 5_000
+# Name of the metrics that the runner adds to every flow (see `runner`).
+WRITTEN: Final = "headrace_written"
 
 
 @dataclass
@@ -46,7 +52,17 @@ class FlowProgress:
     processed_rows_per_second: float = 0.0
     # None until the first batch has ended.
     lag: int | None = None
+    # How long the flow has been behind. 0 if its last batch read everything.
+    lag_seconds: float = 0.0
+    # Only for change capture of databases whose positions are bytes of a log.
+    lag_bytes: int | None = None
     batch_ms: int = 0
+    # Since the start of the driver.
+    read_rows: int = 0
+    written_rows: int = 0
+    dead_letters: int = 0
+    # Rows that came after the watermark, so Spark dropped them.
+    late_rows: int = 0
     state_rows: int = 0
     state_bytes: int = 0
     watermark: str | None = None
@@ -57,6 +73,7 @@ class FlowProgress:
     host: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     at_ms: int = 0
+    heartbeat_ms: int = HEARTBEAT_MS
 
     @property
     def key(self) -> str:
@@ -71,22 +88,39 @@ def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
         return {}
 
 
+def _position(text: str | None) -> tuple[int, bool] | None:
+    """(position, whether it counts bytes) of a change log; None for other sources."""
+    try:
+        found = json.loads(text or "")
+        return int(found["position"]), found.get("unit") == "bytes"
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
 def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None:
-    """Copies the numbers of Spark's progress event."""
+    """Copies the numbers of Spark's progress event. Each event of a batch is taken once, so totals can be added."""
     ends: dict[TopicPartitionPair, int] = {}
-    lag = 0
+    lag, lag_bytes = 0, None
     for source in event.sources:
         end, latest = source_offsets(source.endOffset), source_offsets(source.latestOffset)
         lag += sum(max(latest.get(pair, offset) - offset, 0) for pair, offset in end.items())
         ends.update(end)
+        taken, written = _position(source.endOffset), _position(source.latestOffset)
+        if taken is not None and written is not None:
+            behind = max(written[0] - taken[0], 0)
+            lag, lag_bytes = (lag, (lag_bytes or 0) + behind) if written[1] else (lag + behind, lag_bytes)
     flow.batch_id, flow.input_rows, flow.batch_ms = event.batchId, event.numInputRows, event.batchDuration
     flow.input_rows_per_second = round(event.inputRowsPerSecond or 0.0, 1)
     flow.processed_rows_per_second = round(event.processedRowsPerSecond or 0.0, 1)
-    flow.lag = lag
+    flow.lag, flow.lag_bytes = lag, lag_bytes
     if ends:
         flow.end_offsets = offsets_to_json(ends)
     flow.state_rows = sum(operator.numRowsTotal for operator in event.stateOperators)
     flow.state_bytes = sum(operator.memoryUsedBytes for operator in event.stateOperators)
+    flow.late_rows += sum(operator.numRowsDroppedByWatermark for operator in event.stateOperators)
+    flow.read_rows += event.numInputRows
+    written_now = event.observedMetrics.get(WRITTEN)
+    flow.written_rows += int(written_now["rows"] or 0) if written_now is not None else 0
     flow.watermark = (event.eventTime or {}).get("watermark")
 
 
@@ -140,6 +174,14 @@ class ProgressWriter:
         self._client.close()
 
 
+def remove_progress(client: BlockingClient, key: str) -> None:
+    """Removes what a flow `<pipeline>.<flow>` has published: its record and its consumer group."""
+    if PROGRESS_TOPIC in client.topics([PROGRESS_TOPIC]):
+        now_ms = int(time.time() * 1000)
+        write_records(client, (PROGRESS_TOPIC, 0), [Record(key.encode(), None, timestamp_ms=now_ms)])
+    client.coordinator(key, 0).call("delete_groups", {"groups_names": [key]})
+
+
 def read_topic(client: BlockingClient, partition: TopicPartitionPair) -> list[Record]:
     """All records of one partition. For small topics."""
     start = client.list_offsets({partition: EARLIEST})[partition]
@@ -159,7 +201,18 @@ def read_progress(bootstrap: str, security: ClientSecurity | None = None) -> dic
                 latest.pop(name, None)
             else:
                 latest[name] = json.loads(record.value)
-        return latest
+        now_ms = int(time.time() * 1000)
+        return {name: as_of(progress, now_ms) for name, progress in latest.items()}
+
+
+def as_of(progress: dict[str, object], now_ms: int) -> dict[str, object]:
+    """The progress with the state `lost` if its driver has missed two heartbeats. Records of earlier versions have no
+    heartbeat."""
+    at_ms, beat_ms = progress.get("at_ms"), progress.get("heartbeat_ms")
+    is_alive = progress.get("state") in (RUNNING, RESTARTING)
+    if is_alive and isinstance(at_ms, int) and isinstance(beat_ms, int) and now_ms - at_ms > 2 * beat_ms:
+        return {**progress, "state": LOST}
+    return progress
 
 
 def describe(progress: Mapping[str, object]) -> str:

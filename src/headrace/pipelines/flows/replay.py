@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.brokers import client_of
-from headrace.pipelines.errors import PipelineError, readable
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.failure_reasons import failure_reason
 from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.flows.reset import flow_checkpoints, moved_to
 from headrace.pipelines.flows.runner import PipelineRun
@@ -82,6 +83,6 @@ def _wait_for_batch(run: PipelineRun) -> int:
             if event.batchId == 1:
                 return int(event.numInputRows)
         if (error := query.exception()) is not None:
-            raise PipelineError(f"the replay failed: {readable(error)}")
+            raise PipelineError(f"the replay failed: {failure_reason(error)}")
         time.sleep(0.1)
     raise PipelineError("the replay did not end within an hour")

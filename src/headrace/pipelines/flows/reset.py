@@ -9,6 +9,7 @@ from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, To
 from headrace.pipelines.brokers import client_of
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.flow_names import checkpoints, stored_flows
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.flows.spec import PipelineSpec
 from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json, parse_partition_numbers
@@ -38,9 +39,16 @@ def check_place(to: str) -> None:
 
 
 def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
-    root = spec.storage_path / CHECKPOINTS
-    found = {folder.name: Checkpoint(folder) for folder in sorted(root.glob("*")) if folder.is_dir()}
+    """The checkpoints of the pipeline's flows. Checkpoints of removed flows are not among them."""
+    found, names = checkpoints(spec), stored_flows(spec)
+    if flow is not None and flow in found and names is not None and flow not in names:
+        raise PipelineError(
+            f"flow {flow!r} was removed from the pipeline: "
+            f"drop its checkpoint with 'headrace pipeline forget DIR {flow}'"
+        )
+    found = {name: checkpoint for name, checkpoint in found.items() if names is None or name in names}
     if flow is not None and flow not in found:
+        root = spec.storage_path / CHECKPOINTS
         raise PipelineError(f"flow {flow!r} has no checkpoint below {root}; known: {', '.join(found) or 'none'}")
     return {flow: found[flow]} if flow is not None else found
 
@@ -51,11 +59,11 @@ def reset(
     """Moves flows to `earliest`, `latest`, a time, or offsets as JSON. Returns the offsets of each flow's sources; None
     for a flow whose checkpoint was deleted, which then starts at its own startingOffsets."""
     check_place(to)
-    checkpoints = flow_checkpoints(spec, flow)
-    if not checkpoints:
+    chosen = flow_checkpoints(spec, flow)
+    if not chosen:
         raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
     with RunLock(spec):
-        return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in checkpoints.items()}
+        return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in chosen.items()}
 
 
 def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, object]] | None:

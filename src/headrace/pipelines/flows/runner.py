@@ -20,15 +20,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
+from pyspark.sql import functions as f
 
 from headrace.pipelines.brokers import kafka_settings, security_of
-from headrace.pipelines.errors import PipelineError, readable
-from headrace.pipelines.flows.graph import BatchSink, PipelineGraph, ResolvedFlow, first_line, load_graph
+from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.failure_reasons import failure_reason
+from headrace.pipelines.flows.flow_names import check_removed_flows, store_flows
+from headrace.pipelines.flows.graph import BatchSink, PipelineGraph, ResolvedFlow, load_graph
 from headrace.pipelines.flows.progress import (
     FAILED,
     RESTARTING,
     RUNNING,
     STOPPED,
+    WRITTEN,
     FlowProgress,
     ProgressWriter,
     update_from_event,
@@ -36,7 +40,7 @@ from headrace.pipelines.flows.progress import (
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.flows.spec import REALTIME, PipelineSpec
 from headrace.pipelines.sink.stable_tasks import stable_tasks
-from headrace.pipelines.spark.plan_guard import guard, is_update_plan, plan_text, shape_of
+from headrace.pipelines.spark.plan_guard import guard, is_update_plan, plan_text, shape_of, stored_shape
 from headrace.pipelines.spark.realtime import connector_sink
 from headrace.pipelines.task_sink import written_by_tasks
 
@@ -68,6 +72,8 @@ class RunningFlow:
     seen_batch: int = -1
     finished_batches: int = 0
     is_realtime: bool = False
+    # When a batch last read everything that there was.
+    caught_up_at: float = 0.0
 
     @property
     def name(self) -> str:
@@ -84,6 +90,7 @@ class PipelineRun:
     checkpoints: str = CHECKPOINTS
     only_flow: str | None = None
     trigger_interval: str | None = None
+    accept_changed_query: bool = False
     graph: PipelineGraph | None = None
     flows: list[RunningFlow] = field(default_factory=list)
     views: list[ResolvedFlow] = field(default_factory=list)
@@ -124,8 +131,7 @@ class PipelineRun:
             self._writer = ProgressWriter(self.spec.bootstrap, self.report, security)
         for item in streams:
             self.flows.append(RunningFlow(item, FlowProgress(self.spec.name, item.flow.name)))
-        for flow in self.flows:
-            self._check_plan(flow)
+        self._check_plans()
         for flow in self.flows:
             self._start_query(flow)
 
@@ -141,13 +147,20 @@ class PipelineRun:
     def checkpoint_of(self, flow: RunningFlow) -> str:
         return self.spec.storage_uri(self.checkpoints, flow.name)
 
-    def _check_plan(self, flow: RunningFlow) -> None:
-        target = flow.resolved.target
-        sink = target.name
-        if isinstance(target, Sink):
-            sink = f"{target.format}:{target.options.get('topic') or target.options.get('path') or target.name}"
-        if "://" not in self.checkpoint_of(flow):
-            guard(Path(self.checkpoint_of(flow)), flow.name, shape_of(plan_text(flow.resolved.frame), sink))
+    def _check_plans(self) -> None:
+        """Refuses checkpoints that do not fit their flows, and flows that lost their checkpoint by a rename."""
+        if not self.spec.is_local:
+            return
+        shapes = {flow.name: shape_of(plan_text(flow.resolved.frame), _sink_of(flow)) for flow in self.flows}
+        is_whole = self.only_flow is None and self.checkpoints == CHECKPOINTS
+        if is_whole:
+            for sentence in check_removed_flows(self.spec, shapes):
+                self.report(sentence)
+        for name, shape in shapes.items():
+            path = self.spec.storage_path / self.checkpoints / name
+            guard(path, name, shape, accept=self.accept_changed_query)
+        if is_whole:
+            store_flows(self.spec, shapes)
 
     def _start_query(self, flow: RunningFlow) -> None:
         target, frame = flow.resolved.target, flow.resolved.frame
@@ -159,6 +172,8 @@ class PipelineRun:
         )
         if mode == "append":
             frame = stable_tasks(frame, target, conf)
+        if not realtime:
+            frame = frame.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
         writer = frame.writeStream
         if realtime:
             writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
@@ -166,7 +181,7 @@ class PipelineRun:
             writer = writer.foreachBatch(target.write)
         elif isinstance(target, Sink) and target.format == "headrace" and mode != "complete":
             # Update flows have this prefix in their ledger, so existing checkpoints need it.
-            named = {"transactionalIdPrefix": f"{self.spec.name}.{flow.name}"} if mode == "update" else {}
+            named = {"transactionalIdPrefix": f"{self.spec.name}.{self._ledger_name(flow)}"} if mode == "update" else {}
             writer = written_by_tasks(frame, {**named, **target.options})
         elif isinstance(target, Sink):
             writer = writer.format(target.format).options(**dict(target.options))
@@ -185,10 +200,16 @@ class PipelineRun:
             flow.query = writer.start()
         except Exception as error:
             # Boundary to Spark, which raises its own and py4j's errors: the user must not see a Java stack trace.
-            raise PipelineError(f"flow {flow.name!r} cannot start: {first_line(error)}") from error
+            raise PipelineError(f"flow {flow.name!r} cannot start: {failure_reason(error)}") from error
         flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
+        flow.caught_up_at = flow.started_at
         flow.progress.state = RUNNING
         self._publish(flow)
+
+    def _ledger_name(self, flow: RunningFlow) -> str:
+        """The flow's name in its ledger: the one that it had first, if it was renamed."""
+        shape = stored_shape(Path(self.checkpoint_of(flow))) if self.spec.is_local else None
+        return str((shape or {}).get("flow", flow.name))
 
     def supervise(self) -> None:
         """Watches the flows until all have ended (`once`) or `stop` was called. Then stops the running ones."""
@@ -197,6 +218,7 @@ class PipelineRun:
             while not self._stop.is_set():
                 for flow in self.flows:
                     self._check_flow(flow)
+                    self._beat(flow)
                 if self.once and all(flow.query is None and flow.start_again_at is None for flow in self.flows):
                     break
                 if not self.once:
@@ -231,24 +253,58 @@ class PipelineRun:
         elif time.monotonic() - flow.started_at > _HEALTHY_AFTER_S:
             flow.pause_s = _FIRST_PAUSE_S
 
+    def _beat(self, flow: RunningFlow) -> None:
+        """Reports a flow without a new batch once per heartbeat, so that readers know that its driver lives."""
+        is_alive = flow.query is not None or flow.start_again_at is not None
+        if is_alive and time.time() * 1000 - flow.progress.at_ms >= flow.progress.heartbeat_ms:
+            self._publish(flow)
+
     def _take_progress(self, flow: RunningFlow) -> None:
         assert flow.query is not None
         event = flow.query.lastProgress
         if event is None or (event.batchId == flow.seen_batch and event.numInputRows == 0):
             return
-        if event.batchId != flow.seen_batch:
-            flow.finished_batches += 1
-        elif event.numInputRows == flow.progress.input_rows and event.batchDuration == flow.progress.batch_ms:
+        events = [event]
+        if event.batchId > flow.seen_batch + 1:
+            # Batches may end faster than this thread looks. The totals need each of them.
+            events = [one for one in flow.query.recentProgress if one.batchId > flow.seen_batch]
+        elif event.batchId == flow.seen_batch and (
+            event.numInputRows == flow.progress.input_rows and event.batchDuration == flow.progress.batch_ms
+        ):
             return
-        flow.seen_batch = event.batchId
-        update_from_event(flow.progress, event)
+        for one in events:
+            flow.finished_batches += one.batchId != flow.seen_batch
+            flow.seen_batch = one.batchId
+            update_from_event(flow.progress, one)
+        self._note_lag(flow)
+        if flow.resolved.writes_dead_letters:
+            flow.progress.dead_letters = flow.progress.written_rows
         if self._writer is not None:
             flow.progress.missed = self._writer.missed(str(event.id))
             self._writer.commit(flow.progress)
         self._publish(flow)
 
+    def _note_lag(self, flow: RunningFlow) -> None:
+        now = time.monotonic()
+        if not flow.progress.lag and not flow.progress.lag_bytes:
+            flow.caught_up_at = now
+        flow.progress.lag_seconds = round(now - flow.caught_up_at, 1)
+
+    def totals(self) -> list[dict[str, object]]:
+        """Rows of each flow since the start: read, written to its target, dropped, written as dead letters."""
+        return [
+            {
+                "flow": flow.name,
+                "read": flow.progress.read_rows,
+                "written": 0 if flow.resolved.writes_dead_letters else flow.progress.written_rows,
+                "dropped": flow.progress.late_rows,
+                "dead letters": flow.progress.dead_letters,
+            }
+            for flow in self.flows
+        ]
+
     def _failed(self, flow: RunningFlow, error: object) -> None:
-        reason = readable(error)
+        reason = failure_reason(error)
         flow.progress.last_error = reason
         # A flow that never finished a batch has a permanent error. A run with `once` does not restart flows.
         started_slowly = _SLOW_WORKER_START in reason and flow.progress.restarts < _MOST_SLOW_STARTS
@@ -314,6 +370,14 @@ class PipelineRun:
             self._lock.release()
         if self._writer is not None:
             self._writer.close()
+
+
+def _sink_of(flow: RunningFlow) -> str:
+    """The target of the flow, as a part of its shape."""
+    target = flow.resolved.target
+    if isinstance(target, Sink):
+        return f"{target.format}:{target.options.get('topic') or target.options.get('path') or target.name}"
+    return str(target.name)
 
 
 def _batch_of(query: StreamingQuery) -> int:

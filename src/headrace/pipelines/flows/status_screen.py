@@ -1,20 +1,27 @@
-"""The table of `headrace pipeline status`: its rows, and the live table in a terminal."""
+"""The table of `headrace pipeline status`: its rows, and the live screen in a terminal."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.pipelines.flows.progress import has_batches
+from headrace.kernel.plurals import counted
+from headrace.pipelines.flows.progress import FAILED, LOST, RESTARTING, RUNNING, STOPPED, has_batches
 
-_NUMBERS = {
+_NUMBERS: Final = {
     "batch": "batch_id", "rows/s": "processed_rows_per_second", "lag": "lag", "batch ms": "batch_ms",
-    "state rows": "state_rows", "missed": "missed",
+    "state rows": "state_rows", "late": "late_rows", "missed": "missed",
 }  # fmt: skip
-_COLOURS = {"running": "green", "stopped": "dim", "restarting": "yellow", "failed": "red"}
+_COLOURS: Final = {RUNNING: "green", STOPPED: "dim", RESTARTING: "yellow", FAILED: "red", LOST: "red"}
+# What needs attention comes first, then what runs.
+_ORDER: Final = (FAILED, LOST, RESTARTING, RUNNING, STOPPED)
+# Columns of the live screen, by importance: as many as fit beside whole names.
+_LIVE: Final = ("state", "lag", "rows/s", "seen", "batch", "late", "batch ms", "state rows", "missed")
+_GAP: Final = 2
 
 
 def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
@@ -29,8 +36,13 @@ def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
             "seen": f"{_age_s(flow, now_ms):.0f} s ago",
             "last error": flow["last_error"] or "",
         }
-        for flow in flows
+        for flow in sorted(flows, key=_place)
     ]
+
+
+def _place(flow: Mapping[str, object]) -> tuple[int, str]:
+    state = str(flow["state"])
+    return (_ORDER.index(state) if state in _ORDER else len(_ORDER), f"{flow['pipeline']}.{flow['flow']}")
 
 
 def _age_s(flow: Mapping[str, object], now_ms: float) -> float:
@@ -39,19 +51,59 @@ def _age_s(flow: Mapping[str, object], now_ms: float) -> float:
 
 
 def _number(flow: Mapping[str, object], key: str) -> int | None:
-    value = flow[key] if has_batches(flow) else None
+    if key == "lag" and flow.get("lag_bytes"):
+        key = "lag_bytes"
+    # Earlier versions report fewer numbers.
+    value = flow.get(key) if has_batches(flow) else None
     return round(value) if isinstance(value, int | float) else None
 
 
-def table_of(flows: Sequence[Mapping[str, object]]) -> Table:
-    """The table for a terminal."""
-    table = Table(box=None, pad_edge=False)
+def screen_of(flows: Sequence[Mapping[str, object]], width: int, height: int) -> RenderableType:
+    """The live screen: whole names, the columns that fit beside them, the error of a flow below its row, and no more
+    lines than the terminal has."""
     rows = rows_of(flows)
-    for name in rows[0] if rows else ("flow",):
-        table.add_column(name, justify="right" if name in _NUMBERS else "left")
-    for row in rows:
-        # Plain text, because an error may contain characters of rich's markup.
-        cells = [Text("–" if value is None else str(value)) for value in row.values()]
-        cells[1].stylize(_COLOURS.get(str(row["state"]), "white"))
-        table.add_row(*cells)
-    return table
+    if not rows:
+        return Text("no pipeline has reported to this cluster yet")
+    shown = _columns(rows, width)
+    lines = [Text(" " * _GAP).join(_cell(name, name, shown[name], "bold") for name in shown)]
+    hidden = 0
+    for at, row in enumerate(rows):
+        fresh = [Text(" " * _GAP).join(_cell(name, row[name], shown[name], _style(name, row)) for name in shown)]
+        if row["last error"]:
+            fresh.append(_cut(f"  {row['last error']}", width))
+        # The last line says how many flows are not shown.
+        if len(lines) + len(fresh) > height - (1 if at < len(rows) - 1 else 0):
+            hidden = len(rows) - at
+            break
+        lines += fresh
+    if hidden:
+        lines.append(_cut(f"… and {counted(hidden, 'more flow')}: name a pipeline to see only its flows", width))
+    return Group(*lines)
+
+
+def _columns(rows: Sequence[Mapping[str, object]], width: int) -> dict[str, int]:
+    """Width of each shown column. The name is always shown, whole."""
+    widths = {name: max(len(name), *(len(_shown(row[name])) for row in rows)) for name in ("flow", *_LIVE)}
+    chosen = {"flow": widths["flow"]}
+    for name in _LIVE:
+        if sum(chosen.values()) + _GAP * len(chosen) + widths[name] > width:
+            break
+        chosen[name] = widths[name]
+    return chosen
+
+
+def _shown(value: object) -> str:
+    return "–" if value is None else str(value)
+
+
+def _cell(name: str, value: object, width: int, style: str = "") -> Text:
+    text = _shown(value)
+    return Text(text.rjust(width) if name in _NUMBERS else text.ljust(width), style=style)
+
+
+def _style(name: str, row: Mapping[str, object]) -> str:
+    return _COLOURS.get(str(row["state"]), "white") if name == "state" else ""
+
+
+def _cut(text: str, width: int) -> Text:
+    return Text(text if len(text) <= width else text[: width - 1] + "…", style="dim")

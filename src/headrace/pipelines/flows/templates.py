@@ -35,6 +35,8 @@ def topic(name: str) -> DataFrame:
         .options(**BROKERS)
         .option("subscribe", name)
         .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", "true")
         .load()
     )
 '''
@@ -62,8 +64,10 @@ def orders() -> DataFrame:
 
 @dp.append_flow(target="good")
 def checked() -> DataFrame:
+    """Good rows as JSON. A tombstone stays a tombstone, under the key of its record."""
+    body = f.when(~f.col("_deleted"), f.to_json(f.struct("id", "amount")))
     return spark.readStream.table("orders").where("_error is null").select(
-        f.col("id").alias("key"), f.to_json(f.struct("id", "amount")).alias("value")
+        f.coalesce("id", f.col("_source.key").cast("string")).alias("key"), body.alias("value")
     )
 
 
@@ -81,6 +85,43 @@ def events() -> DataFrame:
         f.col("key").cast("string"), f.col("value").cast("string"), "partition", "offset", "timestamp"
     )
 '''
+# A test of each template, for 'headrace pipeline test'.
+_TESTS: Final = {
+    "copy": """name: records arrive in capitals
+input:
+  input: [{key: a, value: hello}, {value: world}]
+output:
+  output: [{key: a, value: HELLO}, {value: WORLD}]
+""",
+    "json": """name: good rows are checked, bad rows become dead letters
+input:
+  orders:
+    - {value: {id: a, amount: 2.5}}
+    - {value: not json}
+    - {key: b}
+output:
+  orders-checked: [{key: a, value: {id: a, amount: 2.5}}, {key: b}]
+  orders.dlq: [{value: not json}]
+""",
+    "lake": """name: events become rows of the table
+input:
+  events: [{key: a, value: x, timestamp: 2026-01-31T12:00:00Z}]
+output:
+  events: [{value: {key: a, value: x, partition: 0, offset: 0, timestamp: "2026-01-31T12:00:00.000Z"}}]
+""",
+    "wordcount": """name: words are counted
+input:
+  streams-plaintext-input: [{value: all streams lead to kafka}, {value: hello kafka}]
+output:
+  streams-wordcount-output:
+    - {key: all, value: "0x0000000000000001"}
+    - {key: streams, value: "0x0000000000000001"}
+    - {key: lead, value: "0x0000000000000001"}
+    - {key: to, value: "0x0000000000000001"}
+    - {key: hello, value: "0x0000000000000001"}
+    - {key: kafka, value: "0x0000000000000002"}
+""",
+}
 TEMPLATES: Final = {
     "copy": ("A topic to a topic, changed on the way", _COPY),
     "json": ("JSON checked on the way; bad rows to a dead-letter topic", _JSON),
@@ -106,4 +147,7 @@ def init(directory: Path, template: str) -> list[Path]:
     for name, text in files.items():
         written.append(directory / "transformations" / name)
         written[-1].write_text(text)
+    (directory / "tests").mkdir()
+    written.append(directory / "tests" / "example.yml")
+    written[-1].write_text(_TESTS[template])
     return written

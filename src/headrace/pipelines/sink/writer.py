@@ -5,7 +5,7 @@ would duplicate rows. So each task writes its rows *and* an entry in a ledger ("
 Kafka transaction:
 
     slot      = number of the task within the batch; a slot always gets the same rows of a batch
-    ledger    = the committed offset of group `headrace-sink.<prefix>.<slot>` in partition 0 of the topic: the batch id
+    ledger    = the compacted topic `__sink_ledger`: the last batch id under the key `<prefix>.<slot>` (see `ledger`)
     prefix    = the query's id from its checkpoint, after `transactionalIdPrefix` or `spark`
 
 A task first initialises its slot's transactional id, which fences an older attempt and aborts its transaction. Then it
@@ -22,7 +22,7 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -38,10 +38,12 @@ from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.options import SinkOptions
 from headrace.pipelines.sink.arrow_writer import Ints, encode_headers, partitions_for_keys, sections
+from headrace.pipelines.sink.ledger import SinkLedger, create_ledger
 from headrace.pipelines.spark.running_batch import running_batch
 from headrace.pipelines.spark.worker_clients import client_for, remembered
 
-DEFAULT_LEDGER_TOPIC: Final = "__pipelines"
+# Where earlier versions kept the ledger of a sink without a topic of its own.
+_OLD_LEDGER_TOPIC: Final = "__pipelines"
 _TEXT_OR_BYTES: Final = (StringType, BinaryType)
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _COLUMNS: Final = ("key", "value", "topic", "partition", "headers", "timestamp")
@@ -54,20 +56,16 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
     skipped: bool
 
 
-def ledger_group(prefix: str, slot: int) -> str:
-    # One group per slot: a broker accepts offsets only for existing partitions, so the slot cannot be the partition.
-    return f"headrace-sink.{prefix}.{slot}"
-
-
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """Checks for the columns and types of Spark's Kafka sink. Raises OptionError with the column."""
+def check_schema(schema: StructType, topic: str | None, *, is_encoded: bool = False) -> None:
+    """Checks for the columns and types of Spark's Kafka sink. Raises OptionError with the column. `is_encoded`: the
+    sink encodes the value, so it may be of any type, or missing."""
     types = {field.name: field.dataType for field in schema.fields}
-    if "value" not in types:
+    if "value" not in types and not is_encoded:
         close = next((f" (found {name!r})" for name in types if nearest(name, ["value"])), "")
         raise OptionError(f'the sink needs a column "value" of type string or binary{close}')
     if topic is None and "topic" not in types:
         raise OptionError('say where to write: option "topic", or a column "topic" of type string')
-    for name in ("key", "value"):
+    for name in ("key",) if is_encoded else ("key", "value"):
         if name in types and not isinstance(types[name], _TEXT_OR_BYTES):
             raise OptionError(f'column "{name}" is {types[name].simpleString()}: must be string or binary; cast it')
     if "topic" in types and not isinstance(types["topic"], StringType):
@@ -91,7 +89,7 @@ class _RowWriter:
         names = batch.schema.names
         column = {name: batch.column(names.index(name)) for name in _COLUMNS if name in names}
         keys = column["key"].cast(pa.binary()) if "key" in column else pa.nulls(batch.num_rows, pa.binary())
-        values = column["value"].cast(pa.binary())
+        values = self._values(batch, column)
         headers = encode_headers(column["headers"]) if "headers" in column else None
         times = self._timestamps(column.get("timestamp"), batch.num_rows)
         for topic, rows in self._by_topic(column.get("topic"), batch.num_rows):
@@ -109,6 +107,12 @@ class _RowWriter:
                 ):
                     self.producer.send((topic, int(partition)), section)
         self.rows += batch.num_rows
+
+    def _values(self, batch: pa.RecordBatch, column: Mapping[str, pa.Array]) -> pa.Array:
+        encoding = self.options.encoding
+        if encoding is None:
+            return column["value"].cast(pa.binary())
+        return encoding.encode(batch, self.options.topic or column["topic"].to_pylist())
 
     def _timestamps(self, column: pa.Array | None, count: int) -> Ints:
         now = int(time.time() * 1000)
@@ -197,18 +201,20 @@ def _write_plainly(
 def _write_in_transaction(
     options: SinkOptions, client: BlockingClient, rows: Iterator[pa.RecordBatch], prefix: str, slot: int, batch_id: int
 ) -> Written:
-    group = ledger_group(prefix, slot)
-    entry = (options.ledger_topic or options.topic or DEFAULT_LEDGER_TOPIC, 0)
+    old_topic = options.ledger_topic or options.topic or _OLD_LEDGER_TOPIC
+    ledger = SinkLedger(client, options.cluster, prefix, slot, old_topic)
     transaction = Transaction(client, f"{prefix}-{slot}", timeout_ms=options.transaction_timeout_ms)
     transaction.begin()
-    done = client.committed_offsets(group, [entry], require_stable=True).get(entry)
-    if done is not None and done[0] >= batch_id:
+    done = ledger.last_batch()
+    if done is not None and done >= batch_id:
         return Written(slot, 0, skipped=True)
     producer = BatchProducer(client, transaction=transaction, codec=options.codec)
     writer = _RowWriter(options, client, producer, slot + batch_id)
     try:
         for batch in rows:
             writer.write(batch)
+        if writer.rows:
+            ledger.write(producer, batch_id, writer.rows)
         producer.flush()
     except BaseException as failure:
         # A bad row (a failed UDF, a record too large): abort, so that readers need not wait for the transaction
@@ -221,7 +227,8 @@ def _write_in_transaction(
         raise
     if writer.rows == 0:
         return Written(slot, 0, skipped=False)
-    transaction.commit(group, {entry: (batch_id, f"rows={writer.rows}")})
+    transaction.commit()
+    ledger.written()
     return Written(slot, writer.rows, skipped=False)
 
 
@@ -234,14 +241,16 @@ def _checked(given: Mapping[str, str], schema: StructType) -> SinkOptions:
 
 def _check(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     options = SinkOptions.parse(given)
-    check_schema(schema, options.topic)
+    check_schema(schema, options.topic, is_encoded=options.encoding is not None)
+    if options.encoding is not None:
+        options = replace(options, encoding=options.encoding.for_columns(schema, options.topic))
     client = client_for(options.cluster)
     try:
         client.any_connection()
         if options.topic is not None:
             partition_count(client, options.topic)
-        elif options.exactly_once and options.ledger_topic is None:
-            client.create_topic(DEFAULT_LEDGER_TOPIC, 1, configs={"cleanup.policy": "compact"})
+        if options.exactly_once:
+            create_ledger(client)
     except Fault as fault:
         raise PipelineError(fault.message or fault.code.name) from fault
     return options

@@ -14,7 +14,7 @@ offset. Decompression has an upper bound on the size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -75,6 +75,14 @@ class Decoder:
     partition: int
     include_headers: bool = False
     check_crc: bool = True
+    # Only these columns, in the order of the schema. The others are not built, which saves most of the copying.
+    columns: frozenset[str] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        if self.columns is None:
+            return arrow_schema(self.include_headers)
+        return pa.schema([field for field in arrow_schema(True) if field.name in self.columns])
 
     def decode(
         self, chunk: memoryview, start: int, end: int, aborted: tuple[tuple[int, int], ...] = ()
@@ -143,18 +151,18 @@ class Decoder:
         timestamps = np.repeat(base_ts, counts) + np.where(moving, fields.timestamp_delta, 0)
         # Batches of a group may have different timestamp types, because the topic's setting may change.
         kinds = np.where(moving, 0, 1).astype(np.int32)
-        columns = [
-            _gather(buffer, fields.key_at, fields.key_length),
-            _gather(buffer, fields.value_at, fields.value_length),
-            pa.repeat(pa.scalar(self.topic, pa.string()), len(offsets)),
-            pa.repeat(pa.scalar(self.partition, pa.int32()), len(offsets)),
-            pa.array(offsets),
-            pa.array(timestamps * 1000).cast(pa.timestamp("us", tz="UTC")),
-            pa.array(kinds),
-        ]
-        if self.include_headers:
-            columns.append(_headers(bytes_, buffer, fields, ends))
-        rows = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.include_headers))
+        build: dict[str, Callable[[], pa.Array]] = {
+            "key": lambda: _gather(buffer, fields.key_at, fields.key_length),
+            "value": lambda: _gather(buffer, fields.value_at, fields.value_length),
+            "topic": lambda: pa.repeat(pa.scalar(self.topic, pa.string()), len(offsets)),
+            "partition": lambda: pa.repeat(pa.scalar(self.partition, pa.int32()), len(offsets)),
+            "offset": lambda: pa.array(offsets),
+            "timestamp": lambda: pa.array(timestamps * 1000).cast(pa.timestamp("us", tz="UTC")),
+            "timestampType": lambda: pa.array(kinds),
+            "headers": lambda: _headers(bytes_, buffer, fields, ends),
+        }
+        schema = self.schema
+        rows = pa.RecordBatch.from_arrays([build[name]() for name in schema.names], schema=schema)
         if offsets[0] < start or offsets[-1] >= end:
             rows = rows.filter(pa.array((offsets >= start) & (offsets < end)))
         if rows.num_rows:

@@ -16,6 +16,7 @@ from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.progress import PROGRESS_TOPIC
 from headrace.pipelines.options import SourceOptions
+from headrace.pipelines.sink.ledger import LEDGER_TOPIC
 from headrace.pipelines.source.offsets import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -30,7 +31,7 @@ from headrace.pipelines.source.offsets import (
 from headrace.pipelines.source.stream_state import NOTES_TOPIC
 
 # If its pattern matched these topics, a query would read its own output in every batch.
-_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC)
+_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC, LEDGER_TOPIC)
 
 
 def topic_ids(client: BlockingClient, topics: Iterable[str]) -> dict[str, str]:

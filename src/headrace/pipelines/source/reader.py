@@ -76,7 +76,10 @@ def read_range(
     if not isinstance(task, RangePartition):
         return
     client = client_for(options.cluster)
-    decoder = Decoder(task.topic, task.partition, include_headers=options.include_headers)
+    decoding = options.decoding
+    # A header may name the schema of a record.
+    include_headers = options.include_headers or decoding is not None
+    decoder = Decoder(task.topic, task.partition, include_headers=include_headers)
     settings = FetchSettings(
         max_bytes=options.fetch_bytes,
         isolation=options.isolation,
@@ -89,7 +92,8 @@ def read_range(
     while start < task.end:
         try:
             for chunk in FetchStream(client, pair, start, task.end, settings):
-                yield from decoder.decode(chunk.records, start, task.end, chunk.aborted)
+                rows = decoder.decode(chunk.records, start, task.end, chunk.aborted)
+                yield from rows if decoding is None else map(decoding.decode, rows)
                 start = chunk.next_offset
             return
         except OffsetOutOfRange as fault:

@@ -4,6 +4,7 @@
 `connector_jars`   Spark's own Kafka connector, chosen by `backend`
 `realtime`         Spark's real-time mode
 `plan_guard`       rejects a checkpoint that does not fit the changed flow
+`worker_daemon`    Spark's daemon of Python workers, quiet when a session ends
 `worker_clients`   the clients that a Python worker process keeps between its tasks
 `running_batch`    the micro-batch that a task belongs to
 """

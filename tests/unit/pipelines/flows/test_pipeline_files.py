@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.demos.wordcount.demo import count_words
-from headrace.pipelines.errors import OptionError, PipelineError, readable
+from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.flow_names import check_removed_flows, forget, rename, store_flows
 from headrace.pipelines.flows.graph import split_statements
 from headrace.pipelines.flows.reset import moved_to, parse_when, reset
-from headrace.pipelines.flows.spec import load_spec
+from headrace.pipelines.flows.spec import PipelineSpec, load_spec
 from headrace.pipelines.spark.java import JavaMissing, find_java
-from headrace.pipelines.spark.plan_guard import PlanChanged, guard, is_update_plan, shape_of
+from headrace.pipelines.spark.plan_guard import (
+    FILE_NAME,
+    PlanChanged,
+    guard,
+    is_update_plan,
+    shape_of,
+    store_shape,
+    stored_shape,
+)
 
 
 def spec_of(folder: Path, text: str) -> object:
@@ -86,6 +97,106 @@ def test_only_plan_changes_that_affect_the_checkpoint_count(tmp_path: Path) -> N
     assert is_update_plan(plan) and not is_update_plan("Project\n+- ~EventTimeWatermark\n+- ~Aggregate [a]")
 
 
+_SOURCE = "~StreamingRelationV2 org.X@1f, headrace, org.Y@2e, [subscribe=a], [value#3]"
+
+
+def counted(expression: str, view: str = "v", above: str = "w#9 AS value#14") -> str:
+    return (
+        f"~Project [{above}]\n+- ~Aggregate [k#9], [k#9, count(1) AS count#10L]\n   +- ~SubqueryAlias {view}\n"
+        f"      +- View (`{view}`, [k#9])\n         +- ~Project [{expression} AS k#9]\n            +- {_SOURCE}"
+    )
+
+
+def test_changed_expression_below_the_state_is_refused_and_may_be_accepted(tmp_path: Path) -> None:
+    """The aggregate line is the same in both queries, but its counts would be of another k."""
+    guard(tmp_path, "f", shape_of(counted("lower(value#3)"), "s"))
+    changed = shape_of(counted("upper(value#3)"), "s")
+    words = r"below the state changed .*was \"~Project \[lower\(.*is \"~Project \[upper\(.*--accept-changed-query"
+    with pytest.raises(PlanChanged, match=words):
+        guard(tmp_path, "f", changed)
+    guard(tmp_path, "f", changed, accept=True)
+    guard(tmp_path, "f", changed)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        counted("lower(value#77)").replace("#9", "#123").replace("[value#3]", "[value#77]"),
+        counted("lower(value#3)", view="renamed"),
+        counted("lower(value#3)", above="upper(w#9) AS value#14, x#3"),
+        counted("lower(value#3)").replace("X@1f", "X@77").replace("subscribe=a", "subscribe=a,b"),
+    ],
+)
+def test_same_state_under_other_names_is_accepted(tmp_path: Path, again: str) -> None:
+    guard(tmp_path, "f", shape_of(counted("lower(value#3)"), "s"))
+    guard(tmp_path, "f", shape_of(again, "s"))
+
+
+def test_changed_grouping_is_never_accepted(tmp_path: Path) -> None:
+    guard(tmp_path, "f", shape_of(counted("lower(value#3)"), "s"))
+    with pytest.raises(PlanChanged, match="stateful operators") as refusal:
+        guard(tmp_path, "f", shape_of(counted("lower(value#3)").replace("[k#9],", "[k#9, d#4],"), "s"), accept=True)
+    assert "--accept-changed-query" not in str(refusal.value)
+
+
+def test_join_keeps_state_only_between_two_streams() -> None:
+    static = f"~Join Inner, (a#1 = b#2)\n:- ~Project [x#1]\n:  +- {_SOURCE}\n+- Project [b#2]\n   +- Range (0, 3)"
+    streams = static.replace("+- Project [b#2]", "+- ~Project [b#2]")
+    assert shape_of(static, "s")["below"] == []
+    assert len(cast("list[str]", shape_of(streams, "s")["below"])) == 5
+
+
+def test_checkpoint_of_an_earlier_version_gets_the_new_part_of_its_shape(tmp_path: Path) -> None:
+    shape = shape_of(counted("lower(value#3)"), "s")
+    (tmp_path / FILE_NAME).write_text(json.dumps({part: shape[part] for part in ("stateful", "sink", "sources")}))
+    guard(tmp_path, "f", shape)
+    with pytest.raises(PlanChanged):
+        guard(tmp_path, "f", shape_of(counted("upper(value#3)"), "s"))
+
+
+def removed_flow(tmp_path: Path, name: str, shape: dict[str, object]) -> PipelineSpec:
+    spec = load_spec_of(tmp_path)
+    checkpoint_at(tmp_path / "s" / "checkpoints" / name)
+    guard(tmp_path / "s" / "checkpoints" / name, name, shape)
+    store_shape(tmp_path / "s" / "checkpoints" / name, {**shape, "flow": name})
+    store_flows(spec, [name])
+    return spec
+
+
+def load_spec_of(folder: Path) -> PipelineSpec:
+    (folder / "spark-pipeline.yml").write_text("name: x\nstorage: s")
+    return load_spec(folder)
+
+
+def test_renamed_flow_is_refused_until_its_checkpoint_is_renamed(tmp_path: Path) -> None:
+    shape = shape_of(counted("lower(value#3)"), "s")
+    spec = removed_flow(tmp_path, "old", shape)
+    with pytest.raises(PipelineError, match=r"looks like the removed flow 'old'.*headrace pipeline rename DIR old new"):
+        check_removed_flows(spec, {"new": shape})
+    rename(spec, "old", "new")
+    assert check_removed_flows(spec, {"new": shape}) == []
+    assert Checkpoint(tmp_path / "s" / "checkpoints" / "new").last_batch() == 4
+    # The ledger of an update flow has the first name of the flow.
+    assert (stored_shape(tmp_path / "s" / "checkpoints" / "new") or {})["flow"] == "old"
+    with pytest.raises(PipelineError, match=r"flow 'old' has no checkpoint; there are new"):
+        rename(spec, "old", "other")
+
+
+def test_removed_flow_is_named_left_alone_by_reset_and_forgotten_by_command(tmp_path: Path) -> None:
+    shape = shape_of(counted("lower(value#3)"), "s")
+    spec = removed_flow(tmp_path, "old", shape)
+    (sentence,) = check_removed_flows(spec, {"other": shape_of(counted("upper(value#3)"), "s")})
+    assert "flow 'old' was removed" in sentence and "headrace pipeline forget DIR old" in sentence
+    store_flows(spec, ["other"])
+    with pytest.raises(PipelineError, match="has never run"):
+        reset(spec, "earliest", flow=None, bootstrap=None)
+    with pytest.raises(PipelineError, match="forget DIR old"):
+        reset(spec, "earliest", flow="old", bootstrap=None)
+    assert Checkpoint(tmp_path / "s" / "checkpoints" / "old").exists()
+    forget(spec, "old")
+    assert check_removed_flows(spec, {"other": shape}) == []
+
+
 def test_times_are_iso_or_milliseconds() -> None:
     assert parse_when("1700000000000") == parse_when("2023-11-14T22:13:20+00:00") == 1700000000000
     with pytest.raises(OptionError, match="is not a time"):
@@ -108,26 +219,6 @@ def test_pipeline_that_never_ran_cannot_be_reset(tmp_path: Path) -> None:
     checkpoint_at(tmp_path / "s" / "checkpoints" / "f")
     with pytest.raises(PipelineError, match=r"flow 'g' has no checkpoint below .*; known: f"):
         reset(spec, "earliest", flow="g", bootstrap=None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        (
-            "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
-            '  File "flows.py", line 3, in careful\n    raise OSError()\nOSError: the disk is away\n SQLSTATE: 38000',
-            "OSError: the disk is away",
-        ),
-        (
-            "[STREAM_FAILED] Query [id = 1] terminated with exception: x\nTraceback (most recent call last):\n"
-            "headrace.pipelines.errors.DataLossError: t-0 begins at 7\n\tat org.apache.spark.X(Y.scala:1)",
-            "t-0 begins at 7",
-        ),
-        ("[TABLE_OR_VIEW_NOT_FOUND] The table `x` cannot be found.\n'Project", None),
-    ],
-)
-def test_failure_message_is_its_last_line(text: str, sentence: str | None) -> None:
-    assert readable(text) == (sentence or text.splitlines()[0])
 
 
 def test_java_is_found_or_its_absence_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.cli.pipeline import app
+from headrace.cli.pipeline.command import app
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.run_lock import LOCK_FILE, Holder, RunLock, holder_of
 from headrace.pipelines.flows.spec import PipelineSpec

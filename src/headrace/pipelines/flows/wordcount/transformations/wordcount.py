@@ -23,6 +23,7 @@ def words() -> DataFrame:
         .options(**BROKERS)
         .option("subscribe", "streams-plaintext-input")
         .option("startingOffsets", "earliest")
+        .option("kafka.isolation.level", "read_committed")
         .load()
     )
     word = f.explode(f.split(f.lower(f.col("value").cast("string")), r"(?U)\W+"))

@@ -1,0 +1,87 @@
+"""Rows with new or wider columns: the table gets them if the connector may change it, else a sentence says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.pipelines.connectors.databases import Database
+from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
+from headrace.pipelines.connectors.targets import delta_writer
+from headrace.pipelines.errors import PipelineError
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    url = f"sqlite:///{tmp_path}/x.db" if request.param == "sqlite" else request.getfixturevalue("postgres")
+    found = Database(url)
+    with found.connect() as connection:
+        connection.execute("DROP TABLE IF EXISTS evolving")
+        connection.execute("CREATE TABLE evolving (id INTEGER PRIMARY KEY, name TEXT)")
+        connection.execute("INSERT INTO evolving VALUES (1, 'old')")
+    return found
+
+
+def test_new_columns_are_added_and_old_rows_have_null(database: Database) -> None:
+    columns = {"id": "int", "name": "string", "vip": "boolean", "score": "double"}
+    with database.connect() as connection:
+        assert len(evolve(database, connection, "evolving", columns)) == 2
+        connection.execute("INSERT INTO evolving (id, name, score) VALUES (2, 'new', 1.5)")
+    with database.connect() as connection:
+        assert evolve(database, connection, "evolving", columns) == []
+        rows = connection.execute("SELECT id, vip, score FROM evolving ORDER BY id").fetchall()
+    assert [tuple(row) for row in rows] == [(1, None, None), (2, None, 1.5)]
+
+
+def test_failed_batch_leaves_the_table_as_it_was(database: Database) -> None:
+    with pytest.raises(ValueError, match="bad row"), database.connect() as connection:
+        evolve(database, connection, "evolving", {"id": "int", "vip": "boolean"})
+        raise ValueError("bad row")
+    if not database.is_sqlite:
+        # SQLite's driver commits before a statement that changes a table. The added column is empty and harmless.
+        assert list(database.columns("evolving")) == ["id", "name"]
+
+
+def test_narrow_columns_are_widened_and_other_types_are_refused(postgres: str) -> None:
+    database = Database(postgres)
+    with database.connect() as connection:
+        connection.execute("DROP TABLE IF EXISTS widening")
+        connection.execute("CREATE TABLE widening (n integer, d numeric(5, 2), t text)")
+        connection.execute("INSERT INTO widening VALUES (7, 1.25, 'x')")
+    with database.connect() as connection:
+        evolve(database, connection, "widening", {"n": "bigint", "d": "decimal(9,4)", "t": "string"})
+        connection.execute(f"INSERT INTO widening VALUES ({2**40}, 12345.1234, 'y')")
+    assert database.columns("widening") == {"n": "bigint", "d": "decimal(9, 4)", "t": "string"}
+    with database.connect() as connection:
+        # A narrower value fits without a change.
+        assert evolve(database, connection, "widening", {"n": "int", "d": "decimal(3,1)"}) == []
+    words = r"column 't' of table 'widening' is string, but the rows have int: cast it in select"
+    with pytest.raises(PipelineError, match=words), database.connect() as connection:
+        evolve(database, connection, "widening", {"t": "int"})
+
+
+def test_columns_of_changes_have_types_that_hold_their_values() -> None:
+    texts = ['{"id": 1, "vip": null}', None, '{"id": 2, "vip": true, "f": 1.5, "s": "x"}']
+    assert columns_of_changes(texts) == {"id": "bigint", "vip": "boolean", "f": "double", "s": "string"}
+
+
+def frame_of(**columns: list[Any]) -> Any:
+    context = SimpleNamespace(getLocalProperty=lambda _: "query")
+    return SimpleNamespace(toArrow=lambda: pa.table(columns), sparkSession=SimpleNamespace(sparkContext=context))
+
+
+def test_delta_table_gets_new_columns_only_with_evolve(tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    path = str(tmp_path / "lake")
+    delta_writer(path, "n")(frame_of(id=[1]), 0)
+    with pytest.raises(Exception, match=r"(?i)schema"):
+        delta_writer(path, "n")(frame_of(id=[2], vip=[True]), 1)
+    delta_writer(path, "n", evolves=True)(frame_of(id=[2], vip=[True]), 1)
+    delta_writer(path, "n", evolves=True)(frame_of(id=[3]), 2)
+    rows = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+    assert rows == [{"id": 1, "vip": None}, {"id": 2, "vip": True}, {"id": 3, "vip": None}]
