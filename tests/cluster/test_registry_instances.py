@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.testing.in_process import RunningBroker, broker
-from tests.support.clock import Stopwatch
+from tests.support.clock import Stopwatch, wait_for
 from tests.support.effort import rounds
 from tests.support.registry import ask, registry
 
@@ -135,8 +134,7 @@ def test_a_killed_leader_loses_no_schema_and_no_id_is_assigned_twice(running: Ru
         clients = [Client(urls, index, list(range(1 + index // 2, count, 3))) for index in range(6)]
         for each in clients:
             each.start()
-        while sum(len(each.answers) for each in clients) < count // 3:
-            time.sleep(0.01)
+        wait_for(lambda: sum(len(each.answers) for each in clients) >= count // 3, "a third of the registrations")
         leader = three[0]
         assert urlsplit(leader.url).port
         leader.kill()

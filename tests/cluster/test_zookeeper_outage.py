@@ -146,9 +146,11 @@ def test_ctrl_c_stops_a_development_cluster_in_every_state(tmp_path: Path, when:
         if when == "starting":
             wait_for(lambda: (tmp_path / "zookeeper.log").exists(), "the first process")
         else:
-            assert "2 brokers serve" in process.stdout.readline()
-            process.stdout.readline()
-            pids = [int(process.stdout.readline().split()[2]) for _ in range(3)]
+            # Addresses of brokers, console and registry, then the head of a table.
+            for shown in ("2 brokers serve", "web console", "schema registry", ""):
+                assert shown in process.stdout.readline()
+            # ZooKeeper, two brokers, the registry and the console.
+            pids = [int(process.stdout.readline().split()[2]) for _ in range(5)]
             os.kill(pids[0], signal.SIGKILL)
             assert "zookeeper: ended" in process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -15,17 +16,28 @@ SOURCE = Path(__file__).with_name("franz_go")
 PROGRAM = Path(__file__).resolve().parents[2] / ".cache" / "franz-go" / "conformance"
 
 
-@pytest.fixture(scope="module")
-def checks(running: RunningBroker) -> dict[str, dict[str, Any]]:
+def run_franz_go(bootstrap: str, **environment: str) -> dict[str, dict[str, Any]]:
     # Go caches its build, so only the first run compiles.
     PROGRAM.parent.mkdir(parents=True, exist_ok=True)
     built = subprocess.run(
         ["go", "build", "-o", str(PROGRAM), "."], cwd=SOURCE, capture_output=True, text=True, timeout=280, check=False
     )
     assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(PROGRAM), running.bootstrap], capture_output=True, text=True, timeout=90, check=False)
+    done = subprocess.run(
+        [str(PROGRAM), bootstrap],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def checks(running: RunningBroker) -> dict[str, dict[str, Any]]:
+    return run_franz_go(running.bootstrap)
 
 
 @pytest.mark.needs("go")

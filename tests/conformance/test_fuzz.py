@@ -216,7 +216,7 @@ def test_claimed_lengths_of_gigabytes_allocate_no_memory(target: BrokerProcess) 
         client.close()
 
 
-def test_a_decompression_bomb_is_rejected_before_it_is_decompressed_completely(target: BrokerProcess) -> None:
+def test_cve_2023_34455_a_decompression_bomb_is_rejected_before_it_is_decompressed(target: BrokerProcess) -> None:
     from headrace.records.compression import Codec
 
     bystander = Client(target.port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,8 +17,7 @@ SOURCE = Path(__file__).with_name("kafkajs")
 PLACE = Path(__file__).resolve().parents[2] / ".cache" / "kafkajs"
 
 
-@pytest.fixture(scope="module")
-def project() -> Path:
+def installed_project() -> Path:
     """The script with its dependency, which is installed once per lock file."""
     lock = (SOURCE / "package-lock.json").read_bytes()
     stamp = PLACE / ".installed"
@@ -27,16 +27,33 @@ def project() -> Path:
             shutil.copy(SOURCE / name, PLACE / name)
         subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=PLACE, check=True, timeout=180)
         stamp.write_bytes(lock)
-    shutil.copy(SOURCE / "conformance.js", PLACE / "conformance.js")
     return PLACE
 
 
 @pytest.fixture(scope="module")
-def checks(project: Path, running: RunningBroker) -> dict[str, dict[str, Any]]:
-    command = ["node", "conformance.js", running.bootstrap]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+def project() -> Path:
+    return installed_project()
+
+
+def run_kafkajs(bootstrap: str, **environment: str) -> dict[str, dict[str, Any]]:
+    project = installed_project()
+    shutil.copy(SOURCE / "conformance.js", project / "conformance.js")
+    done = subprocess.run(
+        ["node", "conformance.js", bootstrap],
+        cwd=project,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def checks(running: RunningBroker) -> dict[str, dict[str, Any]]:
+    return run_kafkajs(running.bootstrap)
 
 
 @pytest.mark.needs("node", "npm")

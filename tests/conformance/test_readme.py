@@ -15,7 +15,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from headrace.demos.wordcount import demo
+from headrace.demos import processes
 from headrace.net.free_ports import free_port
 from tests.support.effort import is_long
 from tests.support.readme import README, ROOT, TOUR, moved, python_block, steps
@@ -58,8 +58,8 @@ def headrace_start(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture
 def make_run_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The broker of `make run`, started by the same function, without Spark."""
-    monkeypatch.setattr(demo, "_USUAL_PORT", free_port())
-    with demo.embedded_broker(tmp_path / "data" / "broker") as address:
+    monkeypatch.setattr(processes, "_USUAL_PORT", free_port())
+    with processes.embedded_broker(tmp_path / "data" / "broker") as address:
         yield address
 
 

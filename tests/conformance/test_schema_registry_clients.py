@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -33,6 +32,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from headrace.testing.in_process import RunningBroker, broker
+from tests.support.effort import is_long
+from tests.support.npm import npm_project
 from tests.support.registry import RunningRegistry, registry
 
 ORDER_1 = (
@@ -226,26 +227,34 @@ def test_protobuf_serializer_registers_a_descriptor_and_is_decoded(
         fresh.register_schema(f"{topic}-value", Schema(broken, "PROTOBUF", latest.references))
 
 
-SCRIPT = Path(__file__).with_name("schema_registry_js")
-INSTALLED = Path(__file__).resolve().parents[2] / ".cache" / "schema-registry-js"
+HERE = Path(__file__).parent
+
+
+def lines_of_node(program: Path, url: str) -> dict[str, Any]:
+    """Runs `conformance.js` of the directory: its lines by the name of the check."""
+    command = ["node", "conformance.js", url]
+    place = npm_project(program)
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.skipif(not is_long(), reason="fetches 171 MB of packages once: HEADRACE_EFFORT=long")
+@pytest.mark.needs("node", "npm")
+def test_confluents_javascript_client_encodes_decodes_and_is_refused(server: RunningRegistry) -> None:
+    found = lines_of_node(HERE / "confluent_schema_registry_js", server.url)
+    assert found["avro"] == {"prefix": True, "id": 7, "item": "book"}
+    assert found["latest"] == {"id": True, "version": 1, "same": True}
+    assert found["refused"] == {"status": 409, "code": 40901, "said": True}
+    assert found["check"] == {"broken": False, "same": True}
+    assert found["json"] == {"id": 7}
+    assert found["invalid"] == {"refused": True}
+    assert found["delete"] == {"soft": [1], "hard": [1]}
 
 
 @pytest.mark.needs("node", "npm")
 def test_kafkajs_schema_registry_encodes_and_decodes_all_three_types(server: RunningRegistry) -> None:
-    lock = (SCRIPT / "package-lock.json").read_bytes()
-    stamp = INSTALLED / ".installed"
-    if not stamp.exists() or stamp.read_bytes() != lock:
-        INSTALLED.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(SCRIPT / name, INSTALLED / name)
-        subprocess.run(["npm", "ci", "--silent", "--no-audit", "--no-fund"], cwd=INSTALLED, check=True, timeout=180)
-        stamp.write_bytes(lock)
-    shutil.copy(SCRIPT / "conformance.js", INSTALLED / "conformance.js")
-    done = subprocess.run(
-        ["node", "conformance.js", server.url], cwd=INSTALLED, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    found = {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
+    found = lines_of_node(HERE / "schema_registry_js", server.url)
     assert found["avro"] == {"prefix": True, "id": 7, "item": "book"}
     assert found["again"] == {"same": True, "latest": True}
     assert found["refused"] == {"status": 409, "said": True}

@@ -16,7 +16,7 @@ from tests.support.effort import rounds
 
 pytestmark = pytest.mark.simulation
 
-SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=50, long=1000)
+SEEDS = int(os.environ.get("SEEDS") or 0) or rounds(short=40, long=1000)
 FOUND_WITHIN_SEEDS = 200
 
 

@@ -2,6 +2,8 @@
 
 `foreground`           runs a broker in its own process: signals, exit codes
 `broker`               starts and stops the parts, in order
+`registry_process`     the schema registry beside the broker
+`environment`          the clock, the store and the request interceptor that the broker uses
 `identity`             the owner of the log directories and of their topics; `core` decides
 `wiring`               puts the parts together
 `peers`                requests to other brokers

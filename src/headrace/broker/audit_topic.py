@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.records.builder import Record, build_writable_batch
 from headrace.replication.partitions import Partitions
@@ -46,8 +46,16 @@ class AuditTopic:
     """Owned by the event loop."""
 
     def __init__(
-        self, name: str, broker_id: int, view: ClusterView, partitions: Partitions, peers: Peers, creation: Creation
+        self,
+        name: str,
+        broker_id: int,
+        view: ClusterView,
+        partitions: Partitions,
+        peers: Peers,
+        creation: Creation,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._name = name
         self._broker_id = broker_id
         self._view = view
@@ -75,7 +83,7 @@ class AuditTopic:
             await asyncio.wait([task])
 
     def _record(self, fields: Mapping[str, object]) -> Record:
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.wall_ms()
         text = json.dumps({"time_ms": now_ms, "broker": self._broker_id, **fields})
         return Record(None, text.encode(), timestamp_ms=now_ms)
 
@@ -108,7 +116,7 @@ class AuditTopic:
         leader = topic.partitions[index].leader
         data = build_writable_batch(records)
         if leader == self._broker_id:
-            now_ms = time.time_ns() // 1_000_000
+            now_ms = self._clock.wall_ms()
             self._partitions.led(self._name, index).append(memoryview(data), acks=1, now_ms=now_ms)
             return
         part = {"index": index, "records": bytes(data)}

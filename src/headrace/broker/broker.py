@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.broker_metrics import BrokerMetrics
 from headrace.broker.connection_limits import connection_limits
 from headrace.broker.core.ownership import Owner
+from headrace.broker.environment import MACHINE, Environment
 from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.graceful_shutdown import led_topics, wait_until_clients_are_redirected
-from headrace.broker.housekeeping import Housekeeping, now_ms
+from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.identity import (
     FIRST_BROKER_ID,
     LockedDirectories,
@@ -74,7 +75,8 @@ class CannotStart(Exception):
 class Broker:
     """`start` once, `stop` once. Owned by the event loop that started it."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment = MACHINE) -> None:
+        self._environment = environment
         self.config = config
         self.listeners: ListenerSettings
         self.connections: Listeners
@@ -108,10 +110,11 @@ class Broker:
 
     async def _start(self) -> None:
         began = time.perf_counter()
-        config = self.config
+        config, clock = self.config, self._environment.clock
         self._loop = loop = asyncio.get_running_loop()
-        self.connections = Listeners(self._serve, connection_limits(config), loop, self._hold_back)
-        self.certificates = ListenerCertificates(self.connections)
+        serve = self._environment.intercept(self._serve)
+        self.connections = Listeners(serve, connection_limits(config), loop, self._hold_back)
+        self.certificates = ListenerCertificates(self.connections, clock)
         self.listeners = self._bind(resolve_listeners(config))
         self._opened.append("connections")
         self._claim = claim = claim_directories(config)
@@ -137,7 +140,7 @@ class Broker:
         self.certificates.follow(live)
         view.subscribe(live.follow)
         table = HandlerTable()
-        fallback = fallback_service(table, self.listeners.inter_broker)
+        fallback = fallback_service(table, self.listeners.inter_broker, clock)
         self._member = member = ClusterMember(
             store,
             view,
@@ -146,14 +149,15 @@ class Broker:
             clean_start=self._is_clean(),
             serve_fallback=fallback,
             acl_nodes=AclNodes(store),
+            clock=clock,
         )
-        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates, table)
+        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates, table, clock)
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
         self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member, self.certificates)
         self.parts.start()
-        self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to)
+        self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to, clock)
         await member.start(image)
         self._opened.append("member")
         await self.metrics.start(config.metrics_listen)
@@ -162,8 +166,8 @@ class Broker:
         self.certificates.start()
         log.info("broker %d started in %.0f ms", broker_id, (time.perf_counter() - began) * 1000)
 
-    def _hold_back(self, address: str, now_ms: int) -> int:
-        return self.parts.metering.connected(address, now_ms)
+    def _hold_back(self, address: str) -> int:
+        return self.parts.metering.connected(address, self._environment.clock.wall_ms())
 
     def _serve(self, frame: memoryview, connection: Connection) -> Reply:
         return self.parts.dispatcher.serve(frame, connection)
@@ -196,15 +200,13 @@ class Broker:
         """Opens the store with the topics of the log directories. Raises before it writes if the store does not
         match."""
         if config.stands_alone:
-            store = open_embedded(claim, owner)
+            embedded = open_embedded(claim, owner)
             self._opened.append("store")
-            return store
-        from headrace.coordination.zookeeper import open_zookeeper
-
-        self._store = zookeeper = await open_zookeeper(config)
+            return embedded
+        self._store = store = await self._environment.open_store(config)
         self._opened.append("store")
-        await settle_in(zookeeper, claim, owner, config)
-        return zookeeper
+        await settle_in(store, claim, owner, config)
+        return store
 
     async def _open_logs(
         self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: LockedDirectories
@@ -218,7 +220,7 @@ class Broker:
             lazy_logs=LazyLogs(),
             cluster_id=cluster_id,
             home=home_of(live()),
-            now_ms=now_ms(),
+            now_ms=self._environment.clock.wall_ms(),
             on_progress=RecoveryProgress().progressed,
         )
         for damage in log_dirs.damages:

@@ -17,6 +17,7 @@ import uvloop
 
 from headrace import __version__
 from headrace.broker.broker import Broker, CannotStart
+from headrace.broker.registry_process import RegistryProcess
 from headrace.config import BrokerConfig
 from headrace.telemetry import set_up_logging
 
@@ -82,7 +83,12 @@ async def _serve(config: BrokerConfig, started: float) -> int:
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
         print(f"headrace {__version__} serves {where} (data in {data}; started in {took_ms:.0f} ms)", flush=True)
+        registry = RegistryProcess.of(config, broker.listeners)
+        if registry is not None:
+            registry.start()
         await asyncio.wait([stopping, asyncio.ensure_future(broker.failed())], return_when=asyncio.FIRST_COMPLETED)
+        if registry is not None:
+            await registry.stop()
     else:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)

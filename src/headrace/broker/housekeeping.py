@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar, TypeVarTuple
 
 from headrace.config import BrokerConfig
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import StorageFault
 from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
 from headrace.storage.dirs.delayed_deletion import remove
@@ -39,14 +39,15 @@ _PAUSE_BETWEEN_FILES_S: Final = 0.004
 _PAUSE_BEFORE_FILES_S: Final = 0.2
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Housekeeping:
     def __init__(
-        self, log_dirs: LogDirs, config: Callable[[], BrokerConfig], replicated_up_to: Callable[[Log], int]
+        self,
+        log_dirs: LogDirs,
+        config: Callable[[], BrokerConfig],
+        replicated_up_to: Callable[[Log], int],
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._log_dirs = log_dirs
         self._config = config
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,7 +124,7 @@ class Housekeeping:
                 await asyncio.sleep(_PAUSE_BETWEEN_FILES_S)
 
     async def _flush(self) -> None:
-        await self._in_thread(self._log_dirs.flush_due, now_ms())
+        await self._in_thread(self._log_dirs.flush_due, self._clock.wall_ms())
 
     async def _save_epochs(self) -> None:
         # On the loop, which owns them, and as new files are made: the others have half of its time meanwhile.
@@ -151,7 +152,7 @@ class Housekeeping:
     async def _retention(self) -> None:
         # Hundreds of topics that were created together may lose a segment in the same round.
         deleted = 0
-        for at, count in enumerate(self._log_dirs.retention(now_ms()), start=1):
+        for at, count in enumerate(self._log_dirs.retention(self._clock.wall_ms()), start=1):
             deleted += count
             if at % _LOGS_AT_A_STRETCH == 0:
                 await asyncio.sleep(0)
@@ -159,14 +160,14 @@ class Housekeeping:
             log.info("retention deleted %d segments", deleted)
 
     async def _expire(self) -> None:
-        self._log_dirs.expire_producers(now_ms(), self._config().producer_id_expiration_ms)
+        self._log_dirs.expire_producers(self._clock.wall_ms(), self._config().producer_id_expiration_ms)
 
     async def _purge(self) -> None:
         # Deleting a large file takes time.
-        for path in self._log_dirs.trash.take_due(now_ms()):
+        for path in self._log_dirs.deletions.take_due(self._clock.wall_ms()):
             await self._in_thread(remove, path)
 
     async def _compact(self) -> None:
         # One log after the other until none is due.
-        while await self._compaction.run_one(now_ms()) is not None:
+        while await self._compaction.run_one(self._clock.wall_ms()) is not None:
             pass

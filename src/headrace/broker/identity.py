@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.broker.core.ownership import (
     DirectoryFacts,
@@ -28,16 +28,13 @@ from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.embedded_files import StoredTree, read_store
 from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_to_ensemble, put_away
 from headrace.coordination.startup_retry import answered
-from headrace.coordination.store import Store, StoreFailed
+from headrace.coordination.store import ClusterStore, Store, StoreFailed
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.contents import logs_in
 from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.nesting import log_directories_in, log_directory_around
 from headrace.storage.files import partition_of_directory
-
-if TYPE_CHECKING:
-    from headrace.coordination.zookeeper import ZooKeeperStore
 
 # Kafka's tools take directory names for partitions, so the broker's own directory has a name that is no partition.
 STORE_DIRECTORY: Final = ".coordination"
@@ -146,7 +143,7 @@ def open_embedded(claim: LockedDirectories, owner: Owner) -> EmbeddedStore:
     return EmbeddedStore(Path(where), stored=claim.stored)
 
 
-async def settle_in(zookeeper: ZooKeeperStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
+async def settle_in(zookeeper: ClusterStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
     """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
     written.
     """
@@ -164,7 +161,7 @@ async def settle_in(zookeeper: ZooKeeperStore, claim: LockedDirectories, owner: 
     put_away(Path(owner.store.path))
 
 
-async def _move(zookeeper: ZooKeeperStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
+async def _move(zookeeper: ClusterStore, claim: LockedDirectories, owner: Owner, config: BrokerConfig) -> None:
     assert claim.stored is not None, "a store that can be read"
     tree = claim.stored.tree
     broker_id = FIRST_BROKER_ID if owner.node_id is None else owner.node_id

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.broker.live_config import LiveConfig
 from headrace.config import BrokerConfig, ConfigError, ListenerSecurity, listener_security
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.net.listener import Listeners
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ _Stamp = tuple[int, int, int] | None
 class ListenerCertificates:
     """Certificates by listener. Owned by the event loop."""
 
-    def __init__(self, connections: Listeners) -> None:
+    def __init__(self, connections: Listeners, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
         self._connections = connections
         self._of: dict[str, ListenerTls] = {}
         self._seen: dict[str, list[_Stamp]] = {}
         self._warned: datetime.datetime | None = None
         self._task: asyncio.Task[None] | None = None
+
+    def _now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self._clock.wall_ms() / 1000, datetime.UTC)
 
     def protect(self, name: str, security: ListenerSecurity) -> None:
         """Loads the certificate of a listener. `ConfigError` when it cannot be used; one that has expired is served."""
@@ -70,7 +75,7 @@ class ListenerCertificates:
             return []
         from headrace.security.tls.expiry import seconds_left
 
-        now = datetime.datetime.now(datetime.UTC)
+        now = self._now()
         return [((name,), seconds_left(tls.certificate, now)) for name, tls in self._of.items()]
 
     def start(self) -> None:
@@ -119,7 +124,7 @@ class ListenerCertificates:
         """Logs once a day the certificates that are invalid or expire soon."""
         from headrace.security.tls.expiry import validity_warning
 
-        now = datetime.datetime.now(datetime.UTC)
+        now = self._now()
         if self._warned is not None and now - self._warned < _WARN_EVERY:
             return
         self._warned = now

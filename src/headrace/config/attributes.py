@@ -292,6 +292,7 @@ class BrokerAttributes:
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_scope_claim_name: str
     sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_role_claim_names: list[str]
     sasl_oauthbearer_jwt_retriever_class: str
     sasl_oauthbearer_jwt_validator_class: str
     sasl_oauthbearer_client_credentials_client_id: str | None
@@ -427,6 +428,12 @@ class BrokerAttributes:
     log_flush_before_ack: bool
     log_retention_disk_percent: float
     log_validate_records: bool
+    registry_listen: str
+    registry_command_config: str
+    registry_tls_config: str
+    schema_registry_url: str
+    schema_registry_user_info: str | None
+    schema_registry_ca_location: str
 
 
 class TopicAttributes:
@@ -466,6 +473,10 @@ class TopicAttributes:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+    value_schema_validation: bool
+    key_schema_validation: bool
+    value_subject_name_strategy: str
+    key_subject_name_strategy: str
     retention_disk_percent: float
     flush_before_ack: bool
     validate_records: bool

@@ -44,17 +44,33 @@ def _secret(name: str, found: re.Match[str]) -> str:
     path, colon, key = what.partition(":")
     if not path:
         raise ConfigError(name, reference, "must name a file: ${file:/path} or ${file:/path:key}")
-    file = Path(path)
     try:
-        mode = file.stat().st_mode
-        if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
-            raise ConfigError(name, reference, f"other users can read or change {path}: run chmod 600 {path}")
         if not colon:
+            file = Path(path)
+            _check_private(file, name, reference)
             return file.read_text().rstrip("\r\n")
-        held = read_properties(file)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(name, reference, f"the file cannot be read: {why}") from None
+        raise _unreadable(error, name, reference) from None
+    held = read_secrets(Path(path), name, reference)
     if key not in held:
         raise ConfigError(name, reference, f"{path} has no key {key!r}")
     return held[key]
+
+
+def read_secrets(file: Path, name: str, reference: str) -> dict[str, str]:
+    """A properties file that only its owner may read. `ConfigError` names the key and the reference, never a value."""
+    try:
+        _check_private(file, name, reference)
+        return read_properties(file)
+    except OSError as error:
+        raise _unreadable(error, name, reference) from None
+
+
+def _check_private(file: Path, name: str, reference: str) -> None:
+    if file.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+        raise ConfigError(name, reference, f"other users can read or change {file}: run chmod 600 {file}")
+
+
+def _unreadable(error: OSError | UnicodeDecodeError, name: str, reference: str) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else "it is not text"
+    return ConfigError(name, reference, f"the file cannot be read: {why}")

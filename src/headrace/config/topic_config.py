@@ -59,6 +59,11 @@ class TopicConfig(TopicAttributes):
         return self[name] if name in TOPIC_KEYS else default
 
 
+def canonical_topic_name(name: str) -> str:
+    """Kafka's name of a key that may be spelled otherwise."""
+    return TOPIC_ALIASES.get(name, name)
+
+
 def canonical_topic_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """The same overrides under Kafka's names. If both spellings are given, Kafka's wins."""
     return {

@@ -5,10 +5,12 @@ resource.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from headrace.cluster.core.changes import Change, ConfigSet
 from headrace.cluster.core.image import ClusterImage, QuotaEntity
+from headrace.config.topic_config import canonical_topic_name
 from headrace.controller.core import features, quotas, scram_changes
 from headrace.controller.core.config_changes import (
     MIN_INSYNC,
@@ -52,6 +54,9 @@ def change_configs(
 ) -> Callable[[ClusterImage], Decision[list[ResourceResult]]]:
     def new_values(image: ClusterImage, resource_type: str, name: str, given: Sequence[KeyChange]) -> dict[str, str]:
         effective = effective_text(image, resource_type, name, policy.config)
+        if resource_type == "topic":
+            # Overrides are stored under Kafka's names, so a change under another spelling must change the same key.
+            given = [replace(change, name=canonical_topic_name(change.name)) for change in given]
         return merged(image.config_of(resource_type, name), given, TABLES.get(resource_type, {}), effective)
 
     return _altered(policy, resources, new_values, validate_only)

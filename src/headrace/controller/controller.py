@@ -12,8 +12,8 @@ import asyncio
 import logging
 import math
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -43,6 +43,7 @@ from headrace.controller.topic_operations import Growth
 from headrace.coordination.fallback_reader import FallbackReader, Serve
 from headrace.coordination.store import Store, StoreFault, log_level
 from headrace.coordination.waiting import until
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.security.acl.filters import AclFilter
@@ -64,12 +65,14 @@ class Controller:
         config: Callable[[], BrokerConfig],
         serve_fallback: Serve | None = None,
         acl_nodes: AclNodes | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """`serve_fallback` answers the requests that brokers wrote to the store (ADR 11). `acl_nodes` follows the ACLs
         that other programs write to it.
         """
         self._store = store
         self._config = config
+        self._clock = clock
         self._ledger: Ledger | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._brokers_hint = asyncio.Event()
@@ -288,7 +291,7 @@ class Controller:
         while True:
             await asyncio.sleep(self._config().delegation_token_expiry_check_interval_ms / 1000)
             try:
-                await self._run(_without_expired_tokens)
+                await self._run(partial(_without_expired_tokens, self._clock.wall_ms()))
             except Fault as fault:
                 logger.info("expired delegation tokens stay for now: %s", fault.message)
 
@@ -298,5 +301,5 @@ class Controller:
         return await self._run(config_operations.update_features(updates, validate_only=validate_only))
 
 
-def _without_expired_tokens(image: ClusterImage) -> Decision[None]:
-    return Decision(None, token_changes.without_expired(image, time.time_ns() // 1_000_000))
+def _without_expired_tokens(now_ms: int, image: ClusterImage) -> Decision[None]:
+    return Decision(None, token_changes.without_expired(image, now_ms))

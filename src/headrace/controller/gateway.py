@@ -15,7 +15,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypeVar, cast
+from typing import Final, Protocol, TypeVar, cast
 from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
@@ -27,6 +27,7 @@ from headrace.controller.results import TopicResult
 from headrace.coordination.fallback_channel import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
+from headrace.security.principal import written_principal
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import RequestHeader
@@ -54,6 +55,19 @@ _MARGIN_SHARE: Final = 0.05
 _LONGEST_MARGIN_SECONDS: Final = 1.0
 
 
+class ForwardedClient(Protocol):
+    """The client of a request: the controller authorizes it again. A `RequestContext` is one."""
+
+    @property
+    def header(self) -> RequestHeader: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def claims(self) -> tuple[str, ...]: ...
+    @property
+    def peer_host(self) -> str: ...
+
+
 class ControllerGateway:
     def __init__(
         self,
@@ -76,9 +90,7 @@ class ControllerGateway:
     async def serve(
         self,
         request: object,
-        header: RequestHeader,
-        principal: str,
-        peer_host: str,
+        client: ForwardedClient,
         locally: Callable[[], Awaitable[Reply]],
         *,
         timeout: float = DEFAULT_TIMEOUT_SECONDS,
@@ -88,11 +100,11 @@ class ControllerGateway:
         async def remotely(connection: ControllerConnection, left: float) -> Reply:
             written = plain(request)
             assert isinstance(written, dict), request
-            frame = codec.encode_request(*header, written)
+            frame = codec.encode_request(*client.header, written)
             body = {
                 "request_data": bytes(frame[4:]),
-                "request_principal": principal.encode(),
-                "client_host_address": peer_host.encode(),
+                "request_principal": written_principal(client.principal, client.claims),
+                "client_host_address": client.peer_host.encode(),
             }
             answer = await connection.request(ApiKey.ENVELOPE, body, version=0, timeout=left)
             if answer.error_code == ErrorCode.not_controller:
@@ -100,7 +112,7 @@ class ControllerGateway:
             if answer.error_code != ErrorCode.none or answer.response_data is None:
                 raise Refused(ErrorCode(answer.error_code), "the controller could not open the envelope")
             data = bytes(answer.response_data)
-            return cast("Reply", plain(codec.read_response(header.api_key, header.api_version, data)[1]))
+            return cast("Reply", plain(codec.read_response(client.header.api_key, client.header.api_version, data)[1]))
 
         return await self._to_controller(locally, remotely, timeout)
 

@@ -23,7 +23,7 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage
 from headrace.cluster.loading import load_newer
 from headrace.cluster.view import ClusterView
 from headrace.controller.core.config_changes import MIN_INSYNC
-from headrace.controller.core.features import AT_BIRTH
+from headrace.controller.core.features import INITIAL_LEVELS
 from headrace.controller.ledger import Decision, Deposed, Ledger
 from headrace.coordination import paths
 from headrace.coordination.store import (
@@ -170,7 +170,7 @@ class Leadership:
     def _first_changes(self, image: ClusterImage, epoch: int) -> list[Change]:
         changes: list[Change] = [ControllerElected(self._broker_id, epoch)]
         if image.version == 0:
-            changes += [FeatureSet(name, level) for name, level in AT_BIRTH.items()]
+            changes += [FeatureSet(name, level) for name, level in INITIAL_LEVELS.items()]
             # As in Kafka with eligible leader replicas: from now on one value applies to all brokers.
             changes.append(ConfigSet("broker", "", {MIN_INSYNC: str(self._min_insync())}))
         return changes

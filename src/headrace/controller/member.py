@@ -30,6 +30,7 @@ from headrace.coordination import paths
 from headrace.coordination.fallback_reader import Serve
 from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import Create, NodeExists, Op, Store, ensure_path
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id, uuid_to_text
 
@@ -51,10 +52,11 @@ class ClusterMember:
         clean_start: bool,
         serve_fallback: Serve | None = None,
         acl_nodes: AclNodes | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.view = view
         self._config = config
-        self.controller = Controller(store, config, serve_fallback, acl_nodes)
+        self.controller = Controller(store, config, serve_fallback, acl_nodes, clock)
         self.membership = Membership(store, broker, clean_start=clean_start)
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self.store = store

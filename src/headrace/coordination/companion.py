@@ -3,7 +3,7 @@
 ZooKeeper detects a dead broker only when its session times out. For those six to eighteen seconds the partitions that
 the broker led have no leader. The broker's own machine knows sooner that a process was killed or crashed: the kernel
 closes its files. So a broker starts a companion (this file, which imports only the standard library) that holds the
-other end of a pipe. The broker writes every session id to the pipe. When the pipe ends without the line `farewell`, the
+other end of a pipe. The broker writes every session id to the pipe. When the pipe ends without the line `close`, the
 companion connects with that session and closes it. ZooKeeper then removes the broker's nodes at once.
 
 Correctness does not depend on the companion. After a power loss, if the companion was killed too, or if the ensemble
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.security.tls.client_context import ClientTls
 
-FAREWELL = "farewell"
+GRACEFUL_CLOSE = "close"
 _CLOSE_SESSION = -11
 _ONE_TRY_S = 1.0
 _PAUSE_S = 0.1
@@ -69,7 +69,7 @@ class Companion:
 
     def withdraw(self) -> None:
         """Stops the companion: the broker ends its session itself."""
-        self._send(FAREWELL)
+        self._send(GRACEFUL_CLOSE)
         companion, self._companion = self._companion, None
         if companion is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -156,7 +156,7 @@ def main() -> None:
     session: tuple[int, bytes] | None = None
     for line in sys.stdin:
         words = line.split()
-        if words == [FAREWELL]:
+        if words == [GRACEFUL_CLOSE]:
             return
         session = int(words[0]), bytes.fromhex(words[1])
     if session is not None:

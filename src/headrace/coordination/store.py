@@ -153,6 +153,13 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+class ClusterStore(Store, Protocol):
+    """The store of a cluster of brokers."""
+
+    async def make_chroot(self) -> None:
+        """Creates the path below which the cluster keeps its nodes, if it is missing."""
+
+
 async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
     """Creates `path` and its parents if they are missing; only the last gets `data`."""
     parts = path.strip("/").split("/")

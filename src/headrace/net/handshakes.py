@@ -20,6 +20,9 @@ DEADLINE_S: Final = 10.0
 # Handshake steps in one turn. Each may sign with the private key.
 _STEPS_IN_A_TURN: Final = 4
 UNPROVEN_LIMIT: Final = 1024
+# At the limit, the whole list is searched for proven connections only after this number of new ones: a search costs
+# more than a handshake, and every new connection of a flood would pay for one.
+_BEGUN_BETWEEN_SEARCHES: Final = 128
 
 
 class Unproven(Protocol):
@@ -48,17 +51,22 @@ class Handshakes:
         self._limit = limit
         # Oldest first.
         self._begun: dict[Unproven, float] = {}
+        self._since_search = 0
         self._ready: deque[Handshaking] = deque()
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a new connection closes an older one. Then the listeners accept slowly: a client that reconnects at
+        once would otherwise keep the loop busy with accepting and closing."""
+        return len(self._begun) >= self._limit
+
     def begin(self, connection: Unproven) -> None:
         """Starts the deadline for handshake and login of a connection."""
-        if len(self._begun) >= self._limit:
-            self._forget_proven()
-            if len(self._begun) >= self._limit:
-                oldest = next(iter(self._begun))
-                self._drop(oldest, f"{self._limit} connections that have not proven themselves are open")
+        self._since_search += 1
+        if self.is_full:
+            self._make_room()
         self._begun[connection] = self._loop.time() + self._deadline_s
         if self._timer is None:
             self._timer = self._loop.call_later(self._deadline_s, self._expire)
@@ -67,6 +75,10 @@ class Handshakes:
         """Queues the next step of its handshake."""
         self._ready.append(connection)
         self._schedule()
+
+    def forget(self, connection: Unproven) -> None:
+        """The connection is closed."""
+        self._begun.pop(connection, None)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -100,12 +112,24 @@ class Handshakes:
             first = next(iter(self._begun.values()))
             self._timer = self._loop.call_at(first, self._expire)
 
+    def _make_room(self) -> None:
+        if self._since_search >= _BEGUN_BETWEEN_SEARCHES:
+            self._since_search = 0
+            self._forget_proven()
+            if len(self._begun) < self._limit:
+                return
+        oldest = next(iter(self._begun))
+        if oldest.is_closed or oldest.is_proven:
+            del self._begun[oldest]
+        else:
+            self._drop(oldest, f"{self._limit} connections that have not proven themselves are open")
+
     def _forget_proven(self) -> None:
         for connection in [one for one in self._begun if one.is_closed or one.is_proven]:
             del self._begun[connection]
 
     def _drop(self, connection: Unproven, why: str) -> None:
-        del self._begun[connection]
+        self.forget(connection)
         self.dropped += 1
         log.info("%s: closed, %s", connection, why)
         connection.close()

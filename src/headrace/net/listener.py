@@ -11,7 +11,6 @@ import asyncio
 import errno
 import logging
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import field
@@ -31,6 +30,8 @@ log = logging.getLogger("headrace.net")
 _ACCEPTED_PER_TURN: Final = 64
 # The same for TLS, where OpenSSL sets up each connection before its first byte is read.
 _ENCRYPTED_PER_TURN: Final = 4
+# Pause after so many while the limit of unauthenticated connections is reached: 400 connections a second.
+_PAUSE_WHEN_FULL_S: Final = 0.01
 _SWEEP_INTERVAL_S: Final = 5.0
 _HELD_BACK_AT_MOST_S: Final = 1.0
 _PAUSE_WHEN_OUT_OF_FILES_S: Final = 1.0
@@ -51,7 +52,7 @@ class ConnectionLimits:
     backlog: int = 1024
 
 
-def _holds_back_none(host: str, now_ms: int) -> int:
+def _holds_back_none(host: str) -> int:
     return 0
 
 
@@ -67,9 +68,9 @@ class Listeners:
         serve: Serve,
         limits: ConnectionLimits,
         loop: asyncio.AbstractEventLoop,
-        hold_back: Callable[[str, int], int] = _holds_back_none,
+        hold_back: Callable[[str], int] = _holds_back_none,
     ) -> None:
-        """`hold_back` is a quota on new connections: it takes the address and the time in ms, and returns how long an
+        """`hold_back` is a quota on new connections: it takes the address, and returns how many milliseconds an
         excess connection is kept before it is closed."""
         self.limits = limits
         self.traffic = Traffic()
@@ -124,7 +125,8 @@ class Listeners:
         self._sweep = self._loop.call_later(_SWEEP_INTERVAL_S, self._drop_silent)
 
     def _accept(self, name: str, sock: socket.socket) -> None:
-        for _ in range(_ENCRYPTED_PER_TURN if name in self._encryption else _ACCEPTED_PER_TURN):
+        is_slow = self._pauses(name, sock)
+        for _ in range(_ENCRYPTED_PER_TURN if is_slow or name in self._encryption else _ACCEPTED_PER_TURN):
             try:
                 accepted, peer = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -137,6 +139,15 @@ class Listeners:
                     return
                 raise
             self._admit(name, accepted, (peer[0], peer[1]))
+
+    def _pauses(self, name: str, sock: socket.socket) -> bool:
+        """Whether this turn is the last one for a while: too many clients of such listeners have not proven
+        themselves."""
+        if not self.handshakes.is_full or not (name in self._encryption or name in self._max_login_bytes):
+            return False
+        self._loop.remove_reader(sock)
+        self._loop.call_later(_PAUSE_WHEN_FULL_S, self._accept_again, name, sock)
+        return True
 
     def _accept_again(self, name: str, sock: socket.socket) -> None:
         if self._sockets.get(name) is sock:
@@ -156,7 +167,7 @@ class Listeners:
             log.warning("%s:%d: refused, %s", *peer, refusal)
             sock.close()
             return
-        wait_ms = self._hold_back(host, time.time_ns() // 1_000_000)
+        wait_ms = self._hold_back(host)
         if wait_ms:
             # Closed after a delay: otherwise the client would reconnect at once.
             self.traffic.refused += 1
@@ -176,7 +187,6 @@ class Listeners:
         encryption = self._encryption.get(name)
         make: Callable[..., Connection] = Connection
         if encryption is not None:
-            sock = encryption.wrap(sock)
             make = partial(TlsConnection, encryption=encryption, handshakes=self.handshakes)
         return make(
             sock,
@@ -193,6 +203,7 @@ class Listeners:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.handshakes.forget(connection)
         self.traffic.closed += 1
         host = connection.peer_host
         self._per_ip[host] -= 1

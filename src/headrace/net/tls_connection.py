@@ -3,7 +3,8 @@
 `Connection` reads and writes a socket by itself, so no transport has to be replaced: a non-blocking `ssl.SSLSocket`
 replaces the socket. The differences are here:
 
-- The handshake comes first, step by step, when `Handshakes` gives it a turn.
+- The handshake comes first, step by step, when `Handshakes` gives it a turn. OpenSSL's part of the connection is made
+  with the first step: a client that sends nothing costs a socket only.
 - OpenSSL says WANT_READ or WANT_WRITE where the system says EAGAIN. After the handshake, a read wants to write, or a
   write to read, only for messages of TLS itself; then the connection waits for the other
   direction.
@@ -45,14 +46,14 @@ class Encryption(Protocol):
 
 
 class TlsConnection(Connection):
-    __slots__ = ("_again", "_encryption", "_established", "_handshakes", "_read_wants_write")
+    __slots__ = ("_again", "_encryption", "_established", "_handshakes", "_is_wrapped", "_read_wants_write")
 
     _queue: EncryptedSendQueue
     _sock: ssl.SSLSocket
 
     def __init__(
         self,
-        sock: ssl.SSLSocket,
+        sock: socket.socket,
         peer: tuple[str, int],
         *,
         encryption: Encryption,
@@ -81,6 +82,7 @@ class TlsConnection(Connection):
         self._queue = EncryptedSendQueue()
         self._encryption = encryption
         self._handshakes = handshakes
+        self._is_wrapped = False
         self._established = False
         self._again = False
         self._read_wants_write = False
@@ -102,6 +104,9 @@ class TlsConnection(Connection):
 
     def handshake(self) -> None:
         try:
+            if not self._is_wrapped:
+                self._is_wrapped = True
+                self._sock = self._encryption.wrap(self._sock)
             self._sock.do_handshake()
         except ssl.SSLWantReadError:
             self._reading = True

@@ -17,7 +17,6 @@ the event loop.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import Final, Protocol
 from headrace.cluster.core.delta import ImageDelta, diff
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
+from headrace.kernel.clock import SYSTEM_CLOCK
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault, UnknownPartition, UnknownTopicId
 from headrace.kernel.ids import uuid_to_text
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
@@ -69,14 +69,6 @@ def _ignore(replica: Replica) -> None:
     """Default handler of a full disk, for tests."""
 
 
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
-
-
 RoleSubscriber = Callable[[Partition], None]
 
 
@@ -96,8 +88,8 @@ class Partitions:
         when_no_room: Callable[[Replica], None] = _ignore,
         lease_held: Callable[[], bool] = lambda: True,
         serves_consumers_from_followers: bool = False,
-        monotonic_ms: Callable[[], int] = _monotonic_ms,
-        wall_ms: Callable[[], int] = _wall_ms,
+        monotonic_ms: Callable[[], int] = SYSTEM_CLOCK.monotonic_ms,
+        wall_ms: Callable[[], int] = SYSTEM_CLOCK.wall_ms,
     ) -> None:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_BROKER_EPOCH  # no image is applied before this broker is registered

@@ -17,6 +17,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.coordination.fallback_channel import Connect
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.replication.fetcher import FetchSettings, OpenChannel
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
@@ -52,6 +53,7 @@ class Replication:
         when_no_room: Callable[[Replica], None],
         lease_held: Callable[[], bool] = lambda: True,
         connect: OpenChannel = WireChannel.open,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> Replication:
         isr_changes = ControllerIsrChanges(view, listener, config.broker_id, to_controller)
         partitions = Partitions(
@@ -63,6 +65,8 @@ class Replication:
             when_no_room=when_no_room,
             lease_held=lease_held,
             serves_consumers_from_followers=(config.replica_selector_class or "").endswith("RackAwareReplicaSelector"),
+            monotonic_ms=clock.monotonic_ms,
+            wall_ms=clock.wall_ms,
         )
         partitions.throttles.set_rates(config)
         settings = FetchSettings(

@@ -1,15 +1,19 @@
 """Principals: who a request comes from, as text `Type:name` (Kafka's KafkaPrincipal).
 
 A principal's name is chosen by clients. It reaches logs and answers only through `printable`.
+
+A client with an OAUTHBEARER token also has claims (`Claim:groups=analysts`), which may make it a member of roles.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.kernel.ids import ANONYMOUS
 
-__all__ = ["ANONYMOUS", "USER", "printable", "user_principal"]
+__all__ = ["ANONYMOUS", "USER", "claim_principal", "printable", "read_principal", "user_principal", "written_principal"]
 
 USER: Final = "User"
 # Longer names are cut in logs. ACLs and quotas compare them whole.
@@ -19,6 +23,26 @@ _ESCAPED: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\
 
 def user_principal(name: str) -> str:
     return f"{USER}:{name}"
+
+
+def claim_principal(claim: str, value: str) -> str:
+    """A value of a claim, as a member of a role."""
+    return f"Claim:{claim}={value}"
+
+
+def written_principal(principal: str, claims: Sequence[str]) -> bytes:
+    """The client of a forwarded request in an Envelope: its principal, or a JSON list with its claims."""
+    return json.dumps([principal, *claims]).encode() if claims else principal.encode()
+
+
+def read_principal(data: bytes) -> tuple[str, tuple[str, ...]]:
+    """The inverse of `written_principal`. Raises ValueError."""
+    if not data.startswith(b"["):
+        return data.decode(), ()
+    found = json.loads(data)
+    if not found or not all(isinstance(one, str) for one in found):
+        raise ValueError("a principal and its claims are texts")
+    return found[0], tuple(found[1:])
 
 
 def printable(text: str, *, limit: int = _PRINTED_CHARACTERS) -> str:

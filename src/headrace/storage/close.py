@@ -19,7 +19,7 @@ THREADS: Final = 8
 
 
 def close_logs(logs: Sequence[Log], *, clean: bool) -> list[StorageFault]:
-    """Closes all logs and returns the faults of those that failed."""
+    """Closes all logs and returns one fault for each log that could not be closed."""
 
     def close(log: Log) -> StorageFault | None:
         try:

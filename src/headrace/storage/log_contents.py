@@ -25,7 +25,7 @@ class LogContents:
     high_watermark: int = 0
 
     @classmethod
-    def empty(cls, directory: Path, config: LogConfig, trash: DelayedDeletions, *, now_ms: int) -> LogContents:
+    def empty(cls, directory: Path, config: LogConfig, deletions: DelayedDeletions, *, now_ms: int) -> LogContents:
         """The contents of a new log, in memory only."""
-        segments = Segments.in_memory(directory, config, trash, now_ms=now_ms)
+        segments = Segments.in_memory(directory, config, deletions, now_ms=now_ms)
         return cls(segments, LeaderEpochs(directory / LEADER_EPOCH_FILE), ProducerState(directory))

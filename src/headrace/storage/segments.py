@@ -43,13 +43,13 @@ class Segments:
         self,
         directory: Path,
         segments: Sequence[Segment],
-        trash: DelayedDeletions,
+        deletions: DelayedDeletions,
         *,
         recovery_point: int = 0,
         has_files: bool = True,
     ) -> None:
         self.directory = directory
-        self.trash = trash
+        self.deletions = deletions
         self.recovery_point = recovery_point
         self.has_files = has_files
         self.all: tuple[Segment, ...] = ()
@@ -62,11 +62,11 @@ class Segments:
         self._replace(segments)
 
     @classmethod
-    def in_memory(cls, directory: Path, config: LogConfig, trash: DelayedDeletions, *, now_ms: int) -> Segments:
+    def in_memory(cls, directory: Path, config: LogConfig, deletions: DelayedDeletions, *, now_ms: int) -> Segments:
         """One empty segment that has no files yet."""
         segment = Segment(directory, 0, config)
         segment.created_ms = now_ms
-        return cls(directory, (segment,), trash, has_files=False)
+        return cls(directory, (segment,), deletions, has_files=False)
 
     def make_files(self, config: LogConfig) -> None:
         """Creates the files of the segment that was in memory. The directory exists."""
@@ -214,7 +214,7 @@ class Segments:
         for segment in gone:
             segment.close()
             segment.change_suffix("", DELETED_SUFFIX)
-            self.trash.put(segment.files, delete_at_ms)
+            self.deletions.put(segment.files, delete_at_ms)
 
     # --- in the middle ---------------------------------------------------------------------------------------------
 

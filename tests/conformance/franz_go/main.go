@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 func report(check string, fields map[string]any) {
@@ -27,8 +30,20 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+// clientAt gives the options of a client: TLS and SCRAM-SHA-512 if the environment names an authority.
+func clientAt(bootstrap string, more ...kgo.Opt) []kgo.Opt {
+	options := append([]kgo.Opt{kgo.SeedBrokers(bootstrap)}, more...)
+	if file := os.Getenv("TEST_CA"); file != "" {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM(must(os.ReadFile(file)))
+		login := scram.Auth{User: os.Getenv("TEST_USER"), Pass: os.Getenv("TEST_PASSWORD")}
+		options = append(options, kgo.DialTLSConfig(&tls.Config{RootCAs: trusted}), kgo.SASL(login.AsSha512Mechanism()))
+	}
+	return options
+}
+
 func readAll(ctx context.Context, bootstrap, topic, group string, count int, options ...kgo.Opt) []*kgo.Record {
-	options = append(options, kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+	options = append(clientAt(bootstrap, options...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
 	client := must(kgo.NewClient(options...))
 	defer client.Close()
@@ -48,7 +63,7 @@ func main() {
 	bootstrap := os.Args[1]
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
-	plain := must(kgo.NewClient(kgo.SeedBrokers(bootstrap)))
+	plain := must(kgo.NewClient(clientAt(bootstrap)...))
 	defer plain.Close()
 	admin := kadm.NewClient(plain)
 	must(admin.CreateTopics(ctx, 3, 1, nil, "go-records"))
@@ -58,7 +73,7 @@ func main() {
 
 	codecs := []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}
 	for at, codec := range codecs {
-		producer := must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codec)))
+		producer := must(kgo.NewClient(clientAt(bootstrap, kgo.ProducerBatchCompression(codec))...))
 		for n := 0; n < 40; n++ {
 			producer.Produce(ctx, &kgo.Record{
 				Topic: "go-records", Key: []byte(fmt.Sprint("k", n%7)), Value: []byte(fmt.Sprint(at, ":", n, ":", "padding padding padding")),
@@ -81,7 +96,7 @@ func main() {
 	lag := must(admin.Lag(ctx, "go-classic"))
 	report("lag", map[string]any{"total": lag["go-classic"].Lag.Total()})
 
-	transactional := must(kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.TransactionalID("go-transactional"), kgo.DefaultProduceTopic("go-transactions")))
+	transactional := must(kgo.NewClient(clientAt(bootstrap, kgo.TransactionalID("go-transactional"), kgo.DefaultProduceTopic("go-transactions"))...))
 	for _, step := range []struct {
 		value  string
 		commit kgo.TransactionEndTry

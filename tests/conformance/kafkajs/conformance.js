@@ -2,7 +2,14 @@
 const { Kafka, CompressionTypes, logLevel, Partitioners } = require("kafkajs");
 
 const [bootstrap] = process.argv.slice(2);
-const kafka = new Kafka({ clientId: "kafkajs-conformance", brokers: [bootstrap], logLevel: logLevel.NOTHING });
+// TLS and SCRAM-SHA-512 if the environment names an authority.
+const security = process.env.TEST_CA
+  ? {
+      ssl: { ca: [require("fs").readFileSync(process.env.TEST_CA)] },
+      sasl: { mechanism: "scram-sha-512", username: process.env.TEST_USER, password: process.env.TEST_PASSWORD },
+    }
+  : {};
+const kafka = new Kafka({ clientId: "kafkajs-conformance", brokers: [bootstrap], logLevel: logLevel.NOTHING, ...security });
 const report = (check, value) => console.log(JSON.stringify({ check, ...value }));
 
 async function readAll(topic, groupId, count, options = {}) {

@@ -18,7 +18,7 @@ def scripts() -> dict[str, str]:
     """Tool → module, from the scripts in bin/."""
     found = {}
     for script in BIN.glob("*.sh"):
-        module = re.search(r'headrace-tool" (\w+) ', script.read_text())
+        module = re.search(r'headrace-tool" ([\w.]+) ', script.read_text())
         assert module is not None, script
         found[script.stem.removeprefix("kafka-")] = module[1]
     return found

@@ -144,7 +144,7 @@ def test_only_the_controller_accepts_an_envelope_and_only_with_forwardable_reque
 def test_requests_of_brokers_reach_the_controller(brokers: tuple[RunningBroker, RunningBroker]) -> None:
     controller, other = brokers
     gateway = other.broker.parts.gateway
-    loop = other._loop
+    loop = other.loop
     assert loop is not None
 
     def run(ask: Any) -> Any:

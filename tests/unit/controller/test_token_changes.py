@@ -41,7 +41,12 @@ def test_the_lifetime_is_the_shorter_of_request_and_setting(asked_ms: int, max_m
 def test_owner_and_renewer_renew_up_to_the_maximum_lifetime() -> None:
     image = image_with_token()
     assert renewed(image, RULES, DIGEST, "User:anna", -1, HOUR)[0] == 3 * HOUR
-    assert renewed(image, RULES, DIGEST, "User:bert", 100 * HOUR, HOUR)[0] == 24 * HOUR
+    assert renewed(image, RULES, DIGEST, "User:anna", 0, HOUR)[0] == 3 * HOUR
+    # Never by more than the default period, and never beyond the maximum lifetime.
+    assert renewed(image, RULES, DIGEST, "User:bert", 100 * HOUR, HOUR)[0] == 3 * HOUR
+    _, changes = renewed(image, replace(RULES, expiry_time_ms=30 * HOUR), DIGEST, "User:bert", 23 * HOUR, 0)
+    nearly_over = apply(image, changes, 99)
+    assert renewed(nearly_over, RULES, DIGEST, "User:bert", 100 * HOUR, int(22.5 * HOUR))[0] == 24 * HOUR
 
 
 def test_a_token_is_expired_now_or_later() -> None:

@@ -93,7 +93,7 @@ def test_the_companion_ends_the_session_of_a_dead_broker_through_tls(authority: 
         config = load_broker_config(properties)
         dying, other = await open_zookeeper(config), await open_zookeeper(config)
         await dying.create("/dying", b"", ephemeral=True)
-        # A companion of its own, whose pipe ends without a farewell, as when the process dies.
+        # A companion of its own, whose pipe ends without the line `close`, as when the process dies.
         companion = Companion(f"localhost:{secure_port}", 6.0, zookeeper_tls(config))
         assert companion.start() is None
         companion.session_is(*dying._client.client_id)

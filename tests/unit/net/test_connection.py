@@ -302,7 +302,7 @@ def test_idle_and_stalled_connections_are_closed_and_waiting_ones_are_not(monkey
             return Pending.of(later())
 
         monkeypatch.setattr("headrace.net.listener._SWEEP_INTERVAL_S", 0.02)
-        async with serving(serve, ConnectionLimits(idle_ms=50, stalled_ms=50)) as (_, port):
+        async with serving(serve, ConnectionLimits(idle_ms=500, stalled_ms=500)) as (_, port):
             idle, idle_writer = await connect(port)
             stalled, stalled_writer = await connect(port)
             stalled_writer.write(b"\0\0\0\x20half")

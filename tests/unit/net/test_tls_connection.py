@@ -22,7 +22,7 @@ from headrace.net.listener import ConnectionLimits, Listeners
 from headrace.net.replies import Reply
 from headrace.security.tls.server_context import ListenerTls
 from tests.support.certificates import Authority
-from tests.support.clock import PATIENCE_S, wait_on_loop
+from tests.support.clock import PATIENCE_S, Stopwatch, wait_on_loop
 
 
 @pytest.fixture(scope="module")
@@ -309,5 +309,86 @@ def test_the_broker_sends_close_notify(authority: Authority) -> None:
             # Without close_notify this would be an SSLEOFError.
             assert await asyncio.to_thread(client.recv, 1) == b""
             client.close()
+
+    run(test)
+
+
+def test_a_silent_connection_costs_no_part_of_openssl(authority: Authority) -> None:
+    async def test() -> None:
+        async with serving(authority) as (listeners, port):
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+            await wait_on_loop(lambda: len(listeners.connections) == 5, "the connections")
+            assert not any(isinstance(one._sock, ssl.SSLSocket) for one in listeners.connections)
+            for _, writer in silent:
+                writer.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("part", [0, 1, 100, None])
+def test_a_client_that_resets_the_connection_before_the_handshake_leaves_nothing(
+    authority: Authority, part: int | None
+) -> None:
+    async def test() -> None:
+        async with serving(authority) as (listeners, port):
+            for _ in range(20):
+                sock = socket.create_connection(("127.0.0.1", port))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.sendall(hello(authority)[:part])
+                sock.close()
+            await wait_on_loop(lambda: listeners.traffic.accepted == 20 and not listeners.connections, "their end")
+            reader, writer = await connect(port, context(authority))
+            writer.write(frame(b"in"))
+            assert await read_frame(reader) == b"in"
+            writer.close()
+
+    run(test)
+
+
+def test_a_flood_at_the_limit_does_not_search_the_list_for_every_connection() -> None:
+    looked = 0
+
+    class Silent:
+        is_closed = False
+
+        @property
+        def is_proven(self) -> bool:
+            nonlocal looked
+            looked += 1
+            return False
+
+        def close(self) -> None:
+            pass
+
+    async def test() -> None:
+        handshakes = Handshakes(asyncio.get_running_loop())
+        for _ in range(10_000):
+            handshakes.begin(Silent())
+        assert handshakes.dropped == 10_000 - 1024
+        handshakes.close()
+
+    run(test)
+    # Each search looks at 1,024 connections: one search for every 128 new connections at most.
+    assert looked < 10_000 * (1 + 1024 / 128) * 1.1
+
+
+def test_at_the_limit_of_half_open_connections_the_listener_accepts_slowly(authority: Authority) -> None:
+    async def test() -> None:
+        def few(loop: asyncio.AbstractEventLoop) -> Handshakes:
+            return Handshakes(loop, limit=10)
+
+        async with serving(authority, handshakes=few) as (listeners, port):
+            watch = Stopwatch()
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(90)]
+            await wait_on_loop(lambda: listeners.traffic.accepted == 90, "every connection")
+            # 80 connections beyond the limit, four of them every ten milliseconds.
+            watch.at_least(0.15)
+            for _, writer in silent:
+                writer.close()
+            await wait_on_loop(lambda: not listeners.connections, "their end")
+            reader, writer = await connect(port, context(authority))
+            writer.write(frame(b"in"))
+            assert await read_frame(reader) == b"in"
+            writer.close()
 
     run(test)

@@ -22,7 +22,7 @@ def test_decompress_returns_the_compressed_bytes(piece: bytes, times: int, codec
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_decompression_is_bounded_by_the_limit(codec: Codec) -> None:
+def test_cve_2023_34455_and_2023_43642_decompression_is_bounded_by_the_limit(codec: Codec) -> None:
     bomb = compress(codec, bytes(8 * 1024 * 1024))
     with pytest.raises(CorruptBatch, match="more than"):
         decompress(codec, bomb, limit=1024 * 1024)

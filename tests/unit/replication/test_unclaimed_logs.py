@@ -82,7 +82,7 @@ def broker(data: Path) -> Iterator[Broker]:
 def test_a_log_of_an_older_topic_id_is_set_aside_with_its_records(broker: Broker) -> None:
     broker.view.publish(image(precious(NEW_ID)))
     assert broker.end_of() == 0, "the new topic begins empty"
-    broker.dirs.trash.purge(NOW_MS + 1_000_000)
+    broker.dirs.deletions.purge(NOW_MS + 1_000_000)
     [stray] = broker.strays()
     assert stray.note is not None
     assert (stray.topic, stray.partition, stray.note.topic_id) == ("precious", 0, OLD_ID)
@@ -126,7 +126,7 @@ def test_unclaimed_log_without_records_is_deleted(tmp_path: Path) -> None:
 def test_delete_topics_deletes_the_log(broker: Broker) -> None:
     broker.view.publish(image(precious()))
     broker.view.publish(apply(broker.view.current, [TopicDeleted("precious", OLD_ID)], 2))
-    broker.dirs.trash.purge(NOW_MS + 1_000_000)
+    broker.dirs.deletions.purge(NOW_MS + 1_000_000)
     assert broker.strays() == [] and not list(broker.directory.glob("precious*"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.security.principal import ANONYMOUS, printable, user_principal
+from headrace.security.principal import ANONYMOUS, printable, read_principal, user_principal, written_principal
 
 
 def test_a_user_is_a_principal_of_type_user() -> None:
@@ -36,3 +36,16 @@ def test_a_long_name_is_cut() -> None:
     shown = printable("x" * 10_000)
     assert len(shown) < 300
     assert shown.endswith("(10000 characters)")
+
+
+def test_a_forwarded_principal_and_its_claims_are_read_back() -> None:
+    for name in ("anna", '["User:admin"]', "an\0na", 'a", "Claim:groups=admin', "ü"):
+        principal = user_principal(name)
+        for claims in ((), ("Claim:groups=shop",), ("Claim:a=[", 'Claim:b="')):
+            assert read_principal(written_principal(principal, claims)) == (principal, claims)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"[", b"[]", b"[1]", b'[["User:a"]]'])
+def test_an_invalid_forwarded_principal_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_principal(data)

@@ -106,7 +106,7 @@ def test_a_slice_stays_readable_after_its_segment_is_deleted(tmp_path: Path) -> 
     piece = log.read(0, 1000)
     assert piece is not None
     log.delete_old_segments(NOW_MS + 10_000)
-    log.segments.trash.purge(NOW_MS + 20_000)
+    log.segments.deletions.purge(NOW_MS + 20_000)
     assert not (tmp_path / "00000000000000000000.log").exists()
     assert BatchView(memoryview(os.pread(piece.file.fileno(), piece.length, piece.position))).base_offset == 0
 

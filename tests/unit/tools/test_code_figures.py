@@ -16,8 +16,8 @@ LARGE_FOLDERS = {
     "cli/kafka_tools": "one file per tool of Kafka, named by the scripts in bin/; its map groups them",
 }
 
-# The registry handles schemas, which are JSON of any shape.
-UNTYPED = {"registry"}
+# They handle schemas and the values of records, which are JSON of any shape.
+UNTYPED = {"registry", "serialization", "datagen"}
 
 
 @cache

@@ -6,6 +6,7 @@
 `shares`               share groups: the share partitions of this broker and their durable state
 `inter_broker`         how this broker authenticates to other brokers
 `listener_logins`      mechanisms and users of the SASL listeners
+`plain_users`          the users of PLAIN, from the configuration and from a file
 `token_checks`         how OAUTHBEARER tokens are checked
 `data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
 """

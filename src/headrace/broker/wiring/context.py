@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.broker.peers import BrokerPeers
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig
+from headrace.kernel.clock import Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.replication.partitions import Partitions
 
@@ -18,3 +19,4 @@ class CoordinatorContext:
     view: ClusterView
     partitions: Partitions
     peers: BrokerPeers
+    clock: Clock

@@ -13,7 +13,6 @@ from headrace.controller.gateway import ControllerGateway
 from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.runtime.internal_topic import InternalTopic
-from headrace.coordinators.runtime.runtime import wall_clock_ms
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.shard import TransactionSettings
 from headrace.coordinators.txn.marker_writer import MarkerWriter
@@ -42,10 +41,11 @@ class Coordinators:
             broker.broker_id,
             GroupSettings.from_config(config),
             partition_count=config.offsets_topic_num_partitions,
+            clock=broker.clock,
         )
         self.producer_ids = ProducerIds(allocate)
         guards = VerificationGuards()
-        self.marker_writer = MarkerWriter(partitions, self.groups, guards, wall_clock_ms)
+        self.marker_writer = MarkerWriter(partitions, self.groups, guards, broker.clock.wall_ms)
         self.transactions = TransactionCoordinator(
             broker,
             self.producer_ids,
@@ -62,6 +62,7 @@ class Coordinators:
                 config.transaction_state_log_num_partitions,
                 load_bytes=config.transaction_state_log_load_buffer_size,
             ),
+            clock=broker.clock,
         )
         self.verification = TransactionVerification(
             self.transactions,

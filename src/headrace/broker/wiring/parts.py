@@ -39,6 +39,7 @@ from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import RequestMetrics
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.clock import Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
 from headrace.replication.leader_channel import WireChannel
@@ -97,6 +98,7 @@ def wire(
     listeners: Listeners,
     certificates: ListenerCertificates,
     table: HandlerTable,
+    clock: Clock,
 ) -> Parts:
     """Fills `table`, which the controller of `member` uses too.
 
@@ -120,6 +122,7 @@ def wire(
         when_no_room=full_disks.no_room_for,
         lease_held=lease_held,
         connect=partial(WireChannel.open, security=security),
+        clock=clock,
     )
     partitions = replication.partitions
     partitions.registered_as(_NOT_REGISTERED)
@@ -127,7 +130,7 @@ def wire(
     config.subscribe(replication.settings_changed)
     peers = BrokerPeers(view, inter_broker, security)
     creation = TopicCreation(config, view, gateway)
-    context = CoordinatorContext(member.broker_id, config(), view, partitions, peers)
+    context = CoordinatorContext(member.broker_id, config(), view, partitions, peers, clock)
     coordinators = Coordinators(context, gateway, creation, member.catch_up)
     config.subscribe(coordinators.settings_changed)
     view.subscribe(coordinators.follow)
@@ -143,11 +146,11 @@ def wire(
     metering = Metering(quotas)
     audit_topic = None
     if config().audit_topic:
-        audit_topic = AuditTopic(config().audit_topic, member.broker_id, view, partitions, peers, creation)
+        audit_topic = AuditTopic(config().audit_topic, member.broker_id, view, partitions, peers, creation, clock)
     audit = Audit(None if audit_topic is None else audit_topic.add)
     authorization = Authorization(access_control(config(), view), audit)
     for handler in (
-        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators.verification, metering),
+        *data_handlers(config(), view, partitions, log_dirs, creation, coordinators.verification, metering, clock),
         *control_plane_handlers(
             gateway,
             table,
@@ -167,9 +170,9 @@ def wire(
     ):
         table.add(handler)
     metrics = RequestMetrics()
-    users = ScramUsers(view, config().delegation_token_secret_key or config().delegation_token_master_key)
-    logins = Logins(table, listener_logins(config(), listeners, users, users.find_token))
-    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins)
+    users = ScramUsers(view, config().delegation_token_secret_key or config().delegation_token_master_key, clock)
+    logins = Logins(table, listener_logins(config(), listeners, users, users.find_token, clock), clock)
+    dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins, clock)
     return Parts(
         dispatcher,
         table,

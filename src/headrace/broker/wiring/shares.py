@@ -43,6 +43,7 @@ class Shares:
             ),
             updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
             prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
+            clock=broker.clock,
         )
         persister = Persister(self.states, view, broker.broker_id, broker.peers, creation.ensure)
         self.share_partitions = LedSharePartitions(
@@ -51,15 +52,16 @@ class Shares:
             persister,
             lambda group: share_settings(config, view.current.config_of("group", group)),
             catch_up,
+            clock=broker.clock,
         )
         self.consumption = ShareConsumption(
             self.share_partitions, config.group_share_max_share_sessions, config.fetch_max_bytes
         )
-        self.beginning = ShareInitializer(groups, persister)
-        self.membership = ShareMembership(groups, self.beginning)
+        self.initializer = ShareInitializer(groups, persister)
+        self.membership = ShareMembership(groups, self.initializer)
         self.administration = ShareAdministration(groups, persister, view, partitions, broker.peers)
 
     def close(self) -> None:
-        self.beginning.close()
+        self.initializer.close()
         self.share_partitions.close()
         self.states.close()

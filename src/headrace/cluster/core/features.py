@@ -25,7 +25,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     "transaction.version": (0, 2),
     ELIGIBLE_LEADERS: (0, 1),
 }
-AT_BIRTH: Final[dict[str, int]] = {name: highest for name, (_, highest) in SUPPORTED.items()}
+INITIAL_LEVELS: Final[dict[str, int]] = {name: highest for name, (_, highest) in SUPPORTED.items()}
 
 # (name, lowest, highest), as in a registration.
 Ranges = Iterable[tuple[str, int, int]]
@@ -34,7 +34,7 @@ OWN_RANGES: Final = tuple((name, lowest, highest) for name, (lowest, highest) in
 
 def level_of(image: ClusterImage, name: str) -> int:
     """The finalized level. Before the first controller stores levels, this is the level that it will store."""
-    return (image.features or AT_BIRTH).get(name, 0)
+    return (image.features or INITIAL_LEVELS).get(name, 0)
 
 
 def require(image: ClusterImage, name: str) -> None:

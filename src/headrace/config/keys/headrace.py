@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Synonym, Type, Update
-from headrace.config.rules import between, one_of_any_case
+from headrace.config.rules import between, one_of, one_of_any_case
+
+_CONFLUENT_STRATEGY = "io.confluent.kafka.serializers.subject"
+SUBJECT_STRATEGIES = {
+    "topic": "topic",
+    "record": "record",
+    "topic-record": "topic-record",
+    f"{_CONFLUENT_STRATEGY}.TopicNameStrategy": "topic",
+    f"{_CONFLUENT_STRATEGY}.RecordNameStrategy": "record",
+    f"{_CONFLUENT_STRATEGY}.TopicRecordNameStrategy": "topic-record",
+}
+"""Accepted names of subject strategies, each with the name that the code uses."""
 
 KEYS = (
     Key(
@@ -53,9 +64,89 @@ KEYS = (
         update=Update.CLUSTER_WIDE,
         ours=True,
     ),
+    Key(
+        "registry.listen",
+        Type.STRING,
+        "",
+        "`host:port` of a schema registry that runs as a process beside the broker and ends with it. Empty: no "
+        "registry.",
+        importance=Importance.MEDIUM,
+        ours=True,
+    ),
+    Key(
+        "registry.command.config",
+        Type.STRING,
+        "",
+        "File with the client settings of the registry's own user. Needed if no listener of the broker is PLAINTEXT.",
+        ours=True,
+    ),
+    Key(
+        "registry.tls.config",
+        Type.STRING,
+        "",
+        "File with the `ssl.*` keys of the registry's listener. Turns on HTTPS.",
+        ours=True,
+    ),
+    Key(
+        "schema.registry.url",
+        Type.STRING,
+        "",
+        "URL of the schema registry that knows the schema ids of topics with `value.schema.validation` or "
+        "`key.schema.validation`. Empty: the address of `registry.listen`.",
+        importance=Importance.MEDIUM,
+        ours=True,
+    ),
+    Key(
+        "schema.registry.user.info",
+        Type.PASSWORD,
+        None,
+        "`user:password` with which the broker logs in to the schema registry.",
+        ours=True,
+    ),
+    Key(
+        "schema.registry.ca.location",
+        Type.STRING,
+        "",
+        "PEM file with the certificates that the broker trusts when `schema.registry.url` begins with https.",
+        ours=True,
+    ),
 )
 
+_STRATEGY = one_of(*SUBJECT_STRATEGIES)
+
 TOPIC_KEYS = (
+    Key(
+        "value.schema.validation",
+        Type.BOOLEAN,
+        False,
+        "Whether the leader rejects a batch (INVALID_RECORD) if a value does not begin with a schema id of its "
+        "subject. It accepts values that are null. The broker needs `schema.registry.url`.",
+        ours=True,
+    ),
+    Key(
+        "key.schema.validation",
+        Type.BOOLEAN,
+        False,
+        "The same for keys.",
+        ours=True,
+    ),
+    Key(
+        "value.subject.name.strategy",
+        Type.STRING,
+        "topic",
+        "How the subject of a value is named: `topic` (TOPIC-value), `record` (the name of the record), "
+        "`topic-record` (TOPIC-NAME). Confluent's class names are accepted too.",
+        _STRATEGY,
+        ours=True,
+    ),
+    Key(
+        "key.subject.name.strategy",
+        Type.STRING,
+        "topic",
+        "How the subject of a key is named. Accepts the same values as `value.subject.name.strategy`.",
+        _STRATEGY,
+        ours=True,
+    ),
     Key(
         "retention.disk.percent",
         Type.DOUBLE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.cluster.core.changes import FeatureSet
-from headrace.cluster.core.features import AT_BIRTH, ELIGIBLE_LEADERS, SUPPORTED, ranges_of
+from headrace.cluster.core.features import ELIGIBLE_LEADERS, INITIAL_LEVELS, SUPPORTED, ranges_of
 from headrace.cluster.core.image import ClusterImage
 from headrace.kernel.errors import ErrorCode, Refused
 
@@ -49,4 +49,4 @@ def change_level(image: ClusterImage, name: str, level: int, upgrade_type: int) 
     return FeatureSet(name, level)
 
 
-__all__ = ["AT_BIRTH", "ELIGIBLE_LEADERS", "SAFE_DOWNGRADE", "UNSAFE_DOWNGRADE", "UPGRADE", "change_level"]
+__all__ = ["ELIGIBLE_LEADERS", "INITIAL_LEVELS", "SAFE_DOWNGRADE", "UNSAFE_DOWNGRADE", "UPGRADE", "change_level"]

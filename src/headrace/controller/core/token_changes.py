@@ -42,8 +42,8 @@ def created(
 ) -> tuple[DelegationToken, list[Change]]:
     """Raises Refused."""
     secret_of(rules)
-    if not all(one.startswith("User:") for one in (asked.owner, *asked.renewers)):
-        raise Refused(ErrorCode.invalid_principal_type, "owners and renewers of delegation tokens are users")
+    if not all(one.startswith("User:") for one in asked.renewers):
+        raise Refused(ErrorCode.invalid_principal_type, "renewers of delegation tokens are users")
     lifetime_ms = rules.max_lifetime_ms
     if asked.max_lifetime_ms > 0:
         lifetime_ms = min(lifetime_ms, asked.max_lifetime_ms)
@@ -73,7 +73,7 @@ def renewed(
     if token.is_expired(now_ms):
         raise Refused(ErrorCode.delegation_token_expired, "the delegation token has expired")
     _check_owner(token, principal)
-    return _ends_at(token, now_ms + (rules.expiry_time_ms if period_ms < 0 else period_ms))
+    return _ends_at(token, now_ms + (min(period_ms, rules.expiry_time_ms) if period_ms > 0 else rules.expiry_time_ms))
 
 
 def expired(

@@ -48,8 +48,9 @@ from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.initialization import DeletionPlan
 from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Result
-from headrace.coordinators.runtime.runtime import Awaited, CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime.runtime import Awaited, CoordinatorRuntime, LedPartitions, settled
 from headrace.coordinators.runtime.shard import HostedShard
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import GROUP_METADATA_TOPIC
 
@@ -69,7 +70,7 @@ class GroupCoordinator:
         settings: GroupSettings,
         *,
         partition_count: int = 50,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
     ) -> None:
         self.settings = settings

@@ -12,7 +12,6 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeAlias
 
@@ -22,6 +21,7 @@ from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.log import CoordinatorLog, PartitionLog
 from headrace.coordinators.runtime.result import DEFERRED, NOTHING, Result, Timer
 from headrace.coordinators.runtime.shard import HostedShard, Phase, S, Shard
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import coordinator_partition
 from headrace.replication.partition import Partition
@@ -41,10 +41,6 @@ class LedPartitions(Protocol):
     def get(self, topic: str, index: int) -> Partition | None: ...
 
 
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
@@ -53,7 +49,7 @@ class CoordinatorRuntime(Generic[S]):
         broker_id: int,
         make_shard: Callable[[int], S],
         *,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
         make_log: Callable[[Partition, int], CoordinatorLog] = PartitionLog,
     ) -> None:
         """`make_log` takes the partition and the number of bytes to load at a time."""
@@ -100,7 +96,7 @@ class CoordinatorRuntime(Generic[S]):
             leader_epoch,
             self._make_log(partition, self._settings.load_bytes),
             lambda: self._make_shard(index),
-            self._clock,
+            self._clock.wall_ms,
             self._settings.write_timeout_ms,
             self._settings.codec,
         )

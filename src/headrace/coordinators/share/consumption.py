@@ -17,7 +17,7 @@ from typing import Final
 
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.share.core import share_partition
-from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest
+from headrace.coordinators.share.core.acquisition import Acquired, AcquireRequest
 from headrace.coordinators.share.core.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, Sessions, TopicIdPartition
 from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType
 from headrace.coordinators.share.led_share_partitions import LedSharePartition, LedSharePartitions

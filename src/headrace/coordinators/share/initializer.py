@@ -42,7 +42,7 @@ class ShareInitializer:
                 group = await self._groups.share_group(group_id)
             except Fault:
                 return False  # the group moved or was deleted: its next coordinator initialises them
-            if not group.beginning:
+            if not group.initializing:
                 return False
             task = self._tasks.get(group_id)
             if task is None:
@@ -62,7 +62,7 @@ class ShareInitializer:
         epoch = group.epoch
         keys = [
             (ShareKey(group_id, topic_id, index), name)
-            for topic_id, (name, indexes) in group.beginning.items()
+            for topic_id, (name, indexes) in group.initializing.items()
             for index in sorted(indexes)
         ]
         outcomes = await asyncio.gather(*(self._one(key, epoch) for key, _ in keys), return_exceptions=True)

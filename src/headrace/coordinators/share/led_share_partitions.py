@@ -16,14 +16,15 @@ from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
-from headrace.coordinators.runtime.runtime import LedPartitions, wall_clock_ms
-from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, LogBatch
+from headrace.coordinators.runtime.runtime import LedPartitions
+from headrace.coordinators.share.core.acquisition import Acquired, AcquireRequest, LogBatch
 from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, ShareProgress
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
 from headrace.coordinators.share.outbox import Outbox
 from headrace.coordinators.share.reading import aborted_batches, log_batches, spanning
 from headrace.coordinators.share.settings import ShareSettings
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, NotLeader, Refused, UnknownPartition, UnknownTopicId
 from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
@@ -96,14 +97,14 @@ class LedSharePartitions:
         persister: SharePartitionStates,
         settings: Callable[[str], ShareSettings],
         catch_up: Callable[[], Awaitable[None]],
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._partitions = partitions
         self._view = view
         self._persister = persister
         self._settings = settings
         self._catch_up = catch_up
-        self._clock = clock
+        self._clock = clock.wall_ms
         self._share_partitions: dict[ShareKey, LedSharePartition] = {}
         self._loading: dict[ShareKey, asyncio.Task[LedSharePartition]] = {}
 

@@ -13,14 +13,14 @@ from headrace.coordinators.share.initializer import ShareInitializer
 
 
 class ShareMembership:
-    def __init__(self, groups: GroupCoordinator, beginning: ShareInitializer) -> None:
+    def __init__(self, groups: GroupCoordinator, initializer: ShareInitializer) -> None:
         self._groups = groups
-        self._beginning = beginning
+        self._initializer = initializer
 
     async def heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
         reply = await self._groups.share_heartbeat(request)
         joins = request.epoch == 0
-        if request.epoch < 0 or not await self._beginning.begin(request.group_id, waits=joins):
+        if request.epoch < 0 or not await self._initializer.begin(request.group_id, waits=joins):
             return reply
         # In Kafka a joining member gets its partitions with a later heartbeat. Headrace answers the first with them.
         later = await self._groups.share_heartbeat(replace(request, epoch=reply.epoch, topic_names=None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from headrace.coordinators.share.core.handing_out import Acquired, LogBatch
+from headrace.coordinators.share.core.acquisition import Acquired, LogBatch
 from headrace.records.batch import batches
 from headrace.records.visible import AbortedTransactions
 from headrace.storage.segment.txn_index import AbortedTransaction

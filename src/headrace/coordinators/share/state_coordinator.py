@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime.internal_topic import InternalTopic
-from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled
 from headrace.coordinators.share.core.share_state import ShareStateShard
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text
 
@@ -37,7 +38,7 @@ class ShareStateCoordinator:
         *,
         updates_per_snapshot: int = 500,
         prune_interval_ms: int = 300_000,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._partitions = partitions
         self._prune_seconds = prune_interval_ms / 1000

@@ -16,13 +16,14 @@ from headrace.cluster.view import ClusterView
 from headrace.coordinators.peers import Peers
 from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Result
-from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled, wall_clock_ms
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, settled
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.coordinators.txn.core.shard import TransactionSettings, TransactionShard
 from headrace.coordinators.txn.core.transaction import Answer, Decision, Transaction
 from headrace.coordinators.txn.marker_sender import ShardMarkers
 from headrace.coordinators.txn.marker_writer import MarkerWriter
 from headrace.coordinators.txn.producer_ids import ProducerIds
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 
@@ -54,7 +55,7 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         topic: InternalTopic,
         *,
-        clock: Callable[[], int] = wall_clock_ms,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._view = broker.view
         self._broker_id = broker.broker_id

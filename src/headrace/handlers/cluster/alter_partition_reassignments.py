@@ -44,9 +44,7 @@ class AlterPartitionReassignments(Handler):
             return _answer(request, {}, ErrorCode.request_timed_out)
         return await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._alter(request),
             timeout=millis(request.timeout) / 1000,
         )

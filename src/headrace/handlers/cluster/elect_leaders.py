@@ -42,9 +42,7 @@ class ElectLeaders(Handler):
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         return await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._elect(request),
             timeout=millis(request.timeout) / 1000,
         )

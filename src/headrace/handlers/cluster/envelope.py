@@ -18,13 +18,14 @@ from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl.model import Operation
+from headrace.security.principal import read_principal
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
     from headrace.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
-# The requests that Kafka forwards: those that change the cluster.
+# Kafka forwards the requests that change the cluster.
 FORWARDED: Final = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -64,9 +65,9 @@ class Envelope(Handler):
             return {"response_data": None, "error_code": int(ErrorCode.not_controller)}
         try:
             # Never the forwarding broker's principal: a broker has more rights than its clients.
-            principal = bytes(request.request_principal or b"").decode()
+            principal, claims = read_principal(bytes(request.request_principal or b""))
             host = bytes(request.client_host_address).decode()
-        except UnicodeDecodeError:
+        except ValueError:  # UnicodeDecodeError and JSONDecodeError too
             principal = ""
         if not principal:
             return {"response_data": None, "error_code": int(ErrorCode.principal_deserialization_failure)}
@@ -79,6 +80,7 @@ class Envelope(Handler):
                 host=host,
                 listener=context.listener,
                 principal=principal,
+                claims=claims,
                 now_ms=context.received_at_ms,
             )
         except Refused as refused:

@@ -29,9 +29,7 @@ class UnregisterBroker(Handler):
     needs: ClassVar[Needs] = Needs(request=Operation.ALTER)
 
     async def serve(self, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._unregister(request)
-        )
+        return await self.gateway.serve(request, context, lambda: self._unregister(request))
 
     async def _unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         await self.gateway.controller.unregister_broker(int(request.broker_id))

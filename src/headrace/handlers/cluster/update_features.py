@@ -37,9 +37,7 @@ class UpdateFeatures(Handler):
     async def serve(self, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
         return await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._update(request, context),
             timeout=max(0.05, millis(request.timeout) / 1000),
         )

@@ -32,9 +32,7 @@ class AlterClientQuotas(Handler):
     needs: ClassVar[Needs] = Needs(request=Operation.ALTER_CONFIGS)
 
     async def serve(self, request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
-        )
+        return await self.gateway.serve(request, context, lambda: self._alter(request))
 
     def refuse(
         self, request: AlterClientQuotasRequest, context: RequestContext, error_code: int, message: str

@@ -150,15 +150,11 @@ async def alter_the_rest(
 ) -> AlterConfigsResponse:
     """The controller's answer for `resources`, together with the rows of this broker."""
     if not rows:
-        return await gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: locally(request, context)
-        )
+        return await gateway.serve(request, context, lambda: locally(request, context))
     if not resources:
         return {"throttle_time": 0, "responses": rows}
     part = cast("Request", replace(cast("DataclassInstance", request), resources=tuple(resources)))
-    answer = await gateway.serve(
-        part, context.header, context.principal, context.peer_host, lambda: locally(part, context)
-    )
+    answer = await gateway.serve(part, context, lambda: locally(part, context))
     return {"throttle_time": 0, "responses": rows + list(answer["responses"])}
 
 

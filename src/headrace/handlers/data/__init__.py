@@ -2,6 +2,7 @@
 
 `produce`                   append batches; `produce_checks` checks them before their partition is looked up
 `transaction_guard`         asks the transaction coordinator before the first transactional batch
+`schema_guard`              rejects records without a known schema id; `registry_schemas` asks the schema registry
 `group_commit`              fsync before the acknowledgement, shared by waiting writers
 `fetch`                     read from an offset on; `fetch_keys` identifies partitions, `fetch_sessions` keeps them
 `changed_partitions`        partitions of a follower's session with new data

@@ -44,7 +44,7 @@ class ChangedPartitions:
             watch.leave()
 
     def take(self, all_keys: Iterable[Key], now_ms: int) -> list[Key]:
-        """The partitions to check now. The caller puts back those that still have news (`not_quiet`)."""
+        """The partitions to check now. The caller puts a partition back if it still has news (`not_quiet`)."""
         is_again, self._has_waited = self._has_waited, False
         if not is_again and now_ms - self._looked_at_all_ms >= _LOOK_AT_ALL_MS:
             self._looked_at_all_ms = now_ms

@@ -9,7 +9,6 @@ wakes it; it does not poll. Not implemented: tiered storage.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from functools import partial
@@ -25,6 +24,7 @@ from headrace.handlers.dispatch.authorization import UNRESTRICTED, Access, Needs
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.handler import Handler
 from headrace.handlers.dispatch.metering import Metering
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
 from headrace.net.replies import Parts, Pending
@@ -48,10 +48,6 @@ _READ: Final = Operation.READ
 _TOPIC: Final = ResourceType.TOPIC
 _NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 _HURRIED_WAIT_MS: Final = 20
-
-
-def _monotonic_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -91,7 +87,7 @@ class Fetch(Handler):
     sessions: FetchSessions
     max_bytes: int = 57_671_680
     metering: Metering = field(default_factory=Metering)
-    monotonic_ms: Callable[[], int] = _monotonic_ms
+    clock: Clock = SYSTEM_CLOCK
 
     api_key: ClassVar[ApiKey] = ApiKey.FETCH
     versions: ClassVar[range] = range(4, 19)
@@ -149,7 +145,7 @@ class Fetch(Handler):
         return _watch(asked, gathered, wake)
 
     def _is_hurried(self, asked: ReadRequest) -> bool:
-        return asked.follower is not None and self.sessions.in_a_hurry(self.monotonic_ms())
+        return asked.follower is not None and self.sessions.in_a_hurry(self.clock.monotonic_ms())
 
     # --- rights ---
 
@@ -182,7 +178,7 @@ class Fetch(Handler):
         if news is None:
             self._look_at(asked, asked.wanted.values(), gathered)
             return gathered
-        fresh = news.take(asked.wanted, self.monotonic_ms())
+        fresh = news.take(asked.wanted, self.clock.monotonic_ms())
         self._look_at(asked, [asked.wanted[key] for key in fresh if key in asked.wanted], gathered)
         served: list[SessionPartition] = []
         for wanted, one in gathered.fetched:
@@ -285,7 +281,7 @@ class Fetch(Handler):
         session, context = asked.session, asked.context
         fetched = gathered.fetched
         if self.metering.quotas.limits_fetch and asked.follower is None:
-            wait_ms = self.metering.fetched(context, gathered.size_bytes, time.time_ns() // 1_000_000)
+            wait_ms = self.metering.fetched(context, gathered.size_bytes, self.clock.wall_ms())
             if wait_ms:
                 return self._held_back(asked, wait_ms)
         if session is not None:

@@ -20,6 +20,7 @@ from typing import ClassVar, Final
 from headrace.handlers.data.current_leaders import Leaders
 from headrace.handlers.data.group_commit import GroupCommit
 from headrace.handlers.data.produce_checks import check_records, has_transactional_records, topic_id_of
+from headrace.handlers.data.schema_guard import SchemaGuard, SchemaUse
 from headrace.handlers.data.transaction_guard import Place, TransactionGuard, UnverifiedBatch
 from headrace.handlers.dispatch.authorization import UNRESTRICTED, Access, Needs, denied
 from headrace.handlers.dispatch.context import RequestContext
@@ -68,6 +69,12 @@ _WITHOUT_LOG_START: Final = frozenset(
 Topics = list[tuple[str | bytes, list[PartitionOutcome]]]
 
 
+def _keep_records(request: ProduceRequest) -> None:
+    """Copies the records, because they must outlive the frame: later requests must not be appended before them."""
+    for _, partitions in request.topics:
+        partitions[:] = [(index, _copy(records)) for index, records in partitions]
+
+
 def _copy(records: memoryview | None) -> memoryview | None:
     return None if records is None else memoryview(bytearray(records))
 
@@ -91,6 +98,7 @@ class Produce(Handler):
     partitions: Partitions
     leaders: Leaders
     transactions: TransactionGuard
+    schemas: SchemaGuard
     metering: Metering = field(default_factory=Metering)
     group_commit: GroupCommit = field(default_factory=GroupCommit)
 
@@ -106,12 +114,27 @@ class Produce(Handler):
         refused: dict[Place, Fault] = {}
         if context.access is not UNRESTRICTED:
             refused = self._denied(request, context.access)
+        if self.schemas.topics:
+            unknown = self.schemas.unknown(request, refused)
+            if unknown:
+                _keep_records(request)
+                return Pending.of(self._when_schemas_are_known(request, unknown, context, refused))
+        return self._when_in_transaction(request, context, refused)
+
+    async def _when_schemas_are_known(
+        self, request: ProduceRequest, unknown: list[SchemaUse], context: RequestContext, refused: dict[Place, Fault]
+    ) -> Answer:
+        refused |= await self.schemas.ask(unknown)
+        reply = self._when_in_transaction(request, context, refused)
+        return await reply if isinstance(reply, Pending) else reply
+
+    def _when_in_transaction(
+        self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault]
+    ) -> bytearray | Close | Pending | None:
         if request.transactional_id is not None:
             unverified = self.transactions.unverified(request, context.version, context.received_at_ms, refused)
             if unverified:
-                # The records must outlive this frame, and later requests must not be appended before them.
-                for _, partitions in request.topics:
-                    partitions[:] = [(index, _copy(records)) for index, records in partitions]
+                _keep_records(request)
                 return Pending.of(self._when_verified(request, unverified, context, refused))
         return self._append_all(request, context, refused)
 

@@ -159,14 +159,14 @@ class Authorization:
         self._authorizer = authorizer
         self._audit = Audit() if audit is None else audit
         self._kept_for: Authorizer | None = None
-        self._accesses: dict[tuple[str, str, int], Access] = {}
+        self._accesses: dict[tuple[str, str, int] | tuple[str, str, int, tuple[str, ...]], Access] = {}
         self.is_open = authorizer is None
 
-    def access(self, principal: str, host: str, api_key: int) -> Access:
+    def access(self, principal: str, host: str, api_key: int, claims: tuple[str, ...] = ()) -> Access:
         if self._authorizer is None:
             return UNRESTRICTED
         authorizer = self._authorizer()
-        key = (principal, host, api_key)
+        key = (principal, host, api_key, claims) if claims else (principal, host, api_key)
         if authorizer is self._kept_for:
             kept = self._accesses.get(key)
             if kept is not None:
@@ -174,7 +174,8 @@ class Authorization:
         if authorizer is not self._kept_for or len(self._accesses) >= MAX_KEPT:
             self._kept_for = authorizer
             self._accesses.clear()
-        made = self._accesses[key] = RestrictedAccess(authorizer, self._audit, principal, host, api_key)
+        of_client = authorizer.with_claims(claims)
+        made = self._accesses[key] = RestrictedAccess(of_client, self._audit, principal, host, api_key)
         return made
 
 

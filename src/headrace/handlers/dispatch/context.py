@@ -9,7 +9,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.wire.codec import RequestHeader
 
 
-def _nobody(delay_ms: int) -> None:
+def _no_connection(delay_ms: int) -> None:
     """Mutes nothing: the request came from no connection."""
 
 
@@ -27,10 +27,13 @@ class RequestContext:
     access: Access
     """What the principal may do from this address."""
     received_at_ms: int
-    mute: Callable[[int], None] = _nobody
+    mute: Callable[[int], None] = _no_connection
     """Stops reading from the client for so many ms: how a quota is enforced on one that does not wait by itself."""
     when_closed: Callable[[Hashable, Callable[[], None]], None] = _never
     """Leaves word of what to do when the connection closes, by a key."""
+
+    claims: tuple[str, ...] = ()
+    """Claims of the client's token that may make it a member of roles, as principals `Claim:name=value`."""
 
     @property
     def version(self) -> int:

@@ -24,6 +24,7 @@ from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import Outstanding, RequestMetrics
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Close, Pending, Reply
@@ -50,11 +51,13 @@ class Dispatcher:
         replica_only: ReplicaOnly | None = None,
         authorization: Authorization = OPEN,
         logins: Logins | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._wall_ms = clock.wall_ms
         self._table = table
         self._replica_only = ReplicaOnly() if replica_only is None else replica_only
         self._authorization = authorization
-        self._logins = Logins(table, {}) if logins is None else logins
+        self._logins = Logins(table, {}, clock) if logins is None else logins
         self._metrics = metrics
         self._metering = Metering() if metering is None else metering
 
@@ -74,16 +77,17 @@ class Dispatcher:
         authorization, principal = self._authorization, connection.principal
         access = UNRESTRICTED
         if not authorization.is_open:
-            access = authorization.access(principal, connection.peer_host, header.api_key)
+            access = authorization.access(principal, connection.peer_host, header.api_key, connection.claims)
         context = RequestContext(
             header,
             connection.peer_host,
             connection.listener,
             principal,
             access,
-            time.time_ns() // 1_000_000,
+            self._wall_ms(),
             connection.throttle,
             connection.when_closed,
+            connection.claims,
         )
         request: object = None
         try:

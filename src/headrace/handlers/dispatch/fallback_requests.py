@@ -7,13 +7,13 @@ of a client inside an Envelope is authorized as that client's all the same.
 from __future__ import annotations
 
 import logging
-import time
 from typing import Final
 
 from headrace.coordination.fallback_reader import Serve
 from headrace.handlers.dispatch.authorization import OPEN
 from headrace.handlers.dispatch.forwarded_requests import serve_forwarded
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import Refused
 from headrace.security.principal import ANONYMOUS
 from headrace.wire.apis import ApiKey
@@ -34,7 +34,7 @@ FALLBACK_APIS: Final = frozenset(
 )
 
 
-def fallback_service(table: HandlerTable, listener: str) -> Serve:
+def fallback_service(table: HandlerTable, listener: str, clock: Clock = SYSTEM_CLOCK) -> Serve:
     """`listener`: the brokers' own."""
 
     async def serve(data: bytes) -> bytes:
@@ -47,7 +47,7 @@ def fallback_service(table: HandlerTable, listener: str) -> Serve:
                 host="",
                 listener=listener,
                 principal=ANONYMOUS,
-                now_ms=time.time_ns() // 1_000_000,
+                now_ms=clock.wall_ms(),
             )
         except Refused as refused:
             logger.warning("a fallback request was not served: %s", refused.message)

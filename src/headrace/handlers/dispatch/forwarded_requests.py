@@ -28,6 +28,7 @@ async def serve_forwarded(
     listener: str,
     principal: str,
     now_ms: int,
+    claims: tuple[str, ...] = (),
 ) -> bytes:
     """The answer without its length prefix. Raises Refused for a malformed request, or one that may not be forwarded.
 
@@ -41,8 +42,8 @@ async def serve_forwarded(
         request = handler.read(header, memoryview(data), at)
     except MalformedRequest as bad:
         raise Refused(ErrorCode.invalid_request, str(bad)) from bad
-    access = authorization.access(principal, host, header.api_key)
-    context = RequestContext(header, host, listener, principal, access, now_ms)
+    access = authorization.access(principal, host, header.api_key, claims)
+    context = RequestContext(header, host, listener, principal, access, now_ms, claims=claims)
     try:
         handler.needs.check(access)
         served = handler.serve_at_controller(cast("Never", request), context)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Never, cast
@@ -21,6 +20,7 @@ from headrace.handlers.dispatch.authorization import UNRESTRICTED
 from headrace.handlers.dispatch.context import RequestContext
 from headrace.handlers.dispatch.error_answers import error_answer
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.net.connection import Connection
@@ -76,7 +76,10 @@ ServeRequest = Callable[[memoryview, Connection], Reply]
 class Logins:
     """Owned by the event loop. `listeners` has the SASL listeners by name."""
 
-    def __init__(self, table: HandlerTable, listeners: Mapping[str, ListenerLogin]) -> None:
+    def __init__(
+        self, table: HandlerTable, listeners: Mapping[str, ListenerLogin], clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._wall_ms = clock.wall_ms
         self._table = table
         self._listeners = listeners
         self._threads: ThreadPoolExecutor | None = None
@@ -89,7 +92,7 @@ class Logins:
             known = connection.state = ConnectionLogin(listener, ServerLogin(listener.rules))
         if known.login is None:
             return self._in_session(known, frame, connection, serve_request)
-        step = known.login.received(frame, _now_ms())
+        step = known.login.received(frame, self._wall_ms())
         if isinstance(step, VersionsAsked):
             return self._versions(known.login, serve_request(frame, connection))
         return self._carry_out(step, known, frame, connection)
@@ -137,7 +140,7 @@ class Logins:
         except Denied as denied:
             outcome = denied
         assert known.login is not None
-        step = known.login.concluded(outcome, _now_ms())
+        step = known.login.concluded(outcome, self._wall_ms())
         if isinstance(step, Refused):
             return await self._refused(step.frame, step.reason, known, connection)
         reply = self._carry_out(step, known, memoryview(b""), connection)
@@ -152,7 +155,7 @@ class Logins:
         known.session = Session(
             step.principal, step.mechanism, expires_at_ms, step.by_token, now_ms if renewed else None
         )
-        connection.logged_in(step.principal, stays_guarded=expires_at_ms is not None)
+        connection.logged_in(step.principal, stays_guarded=expires_at_ms is not None, claims=step.claims)
         self.counts.succeeded(renewed=renewed)
         log.debug("%s: logged in as %s with %s", connection, printable(step.principal), step.mechanism)
 
@@ -184,7 +187,7 @@ class Logins:
         except MalformedRequest:
             return None
         context = RequestContext(
-            header, connection.peer_host, connection.listener, connection.principal, UNRESTRICTED, _now_ms()
+            header, connection.peer_host, connection.listener, connection.principal, UNRESTRICTED, self._wall_ms()
         )
         code = int(ErrorCode.illegal_sasl_state)
         fields = handler.refuse(cast("Never", request), context, code, words)
@@ -200,7 +203,7 @@ class Logins:
         api_key = int.from_bytes(frame[:2], "big", signed=True)
         if api_key == ApiKey.SASL_HANDSHAKE and session.may_reauthenticate(now_ms):
             known.login = ServerLogin(known.listener.rules, renews=(session.principal, session.mechanism))
-            return self._carry_out(known.login.received(frame, _now_ms()), known, frame, connection)
+            return self._carry_out(known.login.received(frame, self._wall_ms()), known, frame, connection)
         if session.is_expired(now_ms):
             self.counts.expired += 1
             log.info("%s: closed, the session of %s is over", connection, printable(session.principal))
@@ -225,10 +228,6 @@ def _encoded(header: RequestHeader, fields: Mapping[str, object] | None) -> byte
     if fields is None:
         return None
     return encode_response(header.api_key, header.api_version, header.correlation_id, fields)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _loop_ms() -> int:

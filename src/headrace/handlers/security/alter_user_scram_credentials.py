@@ -33,9 +33,7 @@ class AlterUserScramCredentials(Handler):
     async def serve(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext
     ) -> AlterUserScramCredentialsResponse:
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._alter(request)
-        )
+        return await self.gateway.serve(request, context, lambda: self._alter(request))
 
     def refuse(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext, error_code: int, message: str

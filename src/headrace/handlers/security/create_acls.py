@@ -40,9 +40,7 @@ class CreateAcls(Handler):
     async def serve(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
         if not self.has_authorizer:
             return self.refuse(request, context, int(ErrorCode.security_disabled), NO_AUTHORIZER)
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._create(request)
-        )
+        return await self.gateway.serve(request, context, lambda: self._create(request))
 
     def refuse(
         self, request: CreateAclsRequest, context: RequestContext, error_code: int, message: str

@@ -66,9 +66,7 @@ class CreateDelegationToken(Handler):
             owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
         if owner != context.principal:
             context.access.require(Operation.CREATE_TOKENS, ResourceType.USER, owner)
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._create(request, context, owner)
-        )
+        return await self.gateway.serve(request, context, lambda: self._create(request, context, owner))
 
     async def _create(
         self, request: CreateDelegationTokenRequest, context: RequestContext, owner: str
@@ -106,9 +104,7 @@ class RenewDelegationToken(Handler):
         self, request: RenewDelegationTokenRequest, context: RequestContext
     ) -> RenewDelegationTokenResponse:
         _check_known(context)
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._renew(request, context)
-        )
+        return await self.gateway.serve(request, context, lambda: self._renew(request, context))
 
     async def _renew(
         self, request: RenewDelegationTokenRequest, context: RequestContext
@@ -130,9 +126,7 @@ class ExpireDelegationToken(Handler):
         self, request: ExpireDelegationTokenRequest, context: RequestContext
     ) -> ExpireDelegationTokenResponse:
         _check_known(context)
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._expire(request, context)
-        )
+        return await self.gateway.serve(request, context, lambda: self._expire(request, context))
 
     async def _expire(
         self, request: ExpireDelegationTokenRequest, context: RequestContext

@@ -46,9 +46,7 @@ class DeleteAcls(Handler):
     async def serve(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
         if not self.has_authorizer:
             return self.refuse(request, context, int(ErrorCode.security_disabled), NO_AUTHORIZER)
-        return await self.gateway.serve(
-            request, context.header, context.principal, context.peer_host, lambda: self._delete(request)
-        )
+        return await self.gateway.serve(request, context, lambda: self._delete(request))
 
     def refuse(
         self, request: DeleteAclsRequest, context: RequestContext, error_code: int, message: str

@@ -44,9 +44,7 @@ class CreatePartitions(Handler):
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         return await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._create(request, context),
             timeout=timeout,
         )

@@ -45,9 +45,7 @@ class CreateTopics(Handler):
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         answer = await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._create(request, context),
             timeout=timeout,
         )

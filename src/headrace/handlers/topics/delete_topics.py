@@ -40,9 +40,7 @@ class DeleteTopics(Handler):
             return self.refuse(request, context, int(ErrorCode.request_timed_out), None)
         answer = await self.gateway.serve(
             request,
-            context.header,
-            context.principal,
-            context.peer_host,
+            context,
             lambda: self._delete(request, context),
             timeout=timeout,
         )

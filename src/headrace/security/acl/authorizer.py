@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from enum import Enum
 from typing import Final
 
@@ -38,6 +39,8 @@ from headrace.security.acl.model import (
 )
 
 MAX_CACHED: Final = 100_000
+# Different sets of claims with an authorizer of their own.
+MAX_CLAIM_SETS: Final = 100
 
 # Kafka checks this name first when it asks for "any resource of the type".
 _ANY_NAME: Final = "hardcode"
@@ -117,6 +120,8 @@ class Authorizer:
         self._without_acl = _DEFAULT_ALLOW if allow_if_no_acl and is_loaded else _DEFAULT_DENY
         self._patterns: defaultdict[ResourceType, _Patterns] = defaultdict(_Patterns)
         self._roles: dict[str, tuple[Entry, ...]] = {}
+        self._claims: tuple[str, ...] = ()
+        self._with_claims: dict[tuple[str, ...], Authorizer] = {}
         self._cached: dict[tuple[str, str, Operation, ResourceType, str], Decision] = {}
         self._cached_any: dict[tuple[str, str, Operation, ResourceType], bool] = {}
         for pattern, entries in acls.items():
@@ -152,6 +157,19 @@ class Authorizer:
             found = self._cached_any[key] = self._decide_any(principal, host, operation, resource_type)
         return found
 
+    def with_claims(self, claims: tuple[str, ...]) -> Authorizer:
+        """The decisions for clients whose tokens have these claims. They have a cache of their own, because two tokens
+        of one user may have different claims."""
+        if not claims:
+            return self
+        found = self._with_claims.get(claims)
+        if found is None:
+            if len(self._with_claims) >= MAX_CLAIM_SETS:
+                self._with_claims.clear()
+            found = self._with_claims[claims] = copy(self)
+            found._claims, found._cached, found._cached_any, found._with_claims = claims, {}, {}, {}
+        return found
+
     def operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         """The operations that the principal may do, as the bits of Kafka's authorizedOperations fields."""
         return sum(
@@ -162,7 +180,7 @@ class Authorizer:
 
     def principals(self, principal: str, host: str) -> frozenset[str]:
         """The principals whose ACLs apply to a client: its own, every user, and its roles."""
-        return frozenset((principal, ANY_USER, *roles.roles_of(principal, host, self._roles)))
+        return frozenset((principal, ANY_USER, *roles.roles_of(principal, host, self._roles, self._claims)))
 
     def is_super_user(self, principal: str) -> bool:
         return principal in self._super_users

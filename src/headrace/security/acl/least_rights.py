@@ -11,9 +11,11 @@ from typing import Final
 
 from headrace.security.acl.model import Acl, Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
-# Groups of the exactly-once sink, the topic of progress and ledgers, and the suffix of topics for dead letters.
+# Groups of ledgers of earlier versions, the topics of progress and of the sink's ledger, and the suffix of topics for
+# dead letters.
 _SINK: Final = "headrace-sink."
 _PIPELINES: Final = "__pipelines"
+_LEDGER: Final = "__sink_ledger"
 _DEAD_LETTERS: Final = ".dlq"
 _WRITTEN: Final = (Operation.WRITE, Operation.CREATE)
 
@@ -51,15 +53,17 @@ def of_pipeline(
     name: str, reads: Iterable[str], writes: Iterable[str], transactional_id_prefix: str | None = None
 ) -> list[Right]:
     """Reads its topics and commits as the groups `<name>.<flow>`. Writes its topics, and dead letters of the topics it
-    reads, in transactions. A transaction keeps its ledger as an offset of a topic that it writes, or of `__pipelines`,
-    which also holds the progress of flows. Without a prefix, transactional ids are the random ids of the queries."""
+    reads, in transactions with the ledger `__sink_ledger`. Reports progress in `__pipelines`. Moves ledgers of earlier
+    versions from groups to the topic. Without a prefix, transactional ids are the random ids of the queries."""
     reads, writes = list(reads), list(writes)
     rights = [(literal(ResourceType.TOPIC, topic), Operation.READ) for topic in reads]
-    for topic in (*writes, _PIPELINES):
+    for topic in (*writes, _PIPELINES, _LEDGER):
+        # READ of a written topic: earlier versions kept the ledger as an offset of it.
         rights += [(literal(ResourceType.TOPIC, topic), one) for one in (*_WRITTEN, Operation.READ)]
     for topic in reads:
         rights += [(literal(ResourceType.TOPIC, f"{topic}{_DEAD_LETTERS}"), one) for one in _WRITTEN]
     rights += [(prefixed(ResourceType.GROUP, group), Operation.READ) for group in (f"{name}.", _SINK)]
+    rights.append((prefixed(ResourceType.GROUP, _SINK), Operation.DELETE))
     kind = ResourceType.TRANSACTIONAL_ID
     ids = literal(kind, "*") if transactional_id_prefix is None else prefixed(kind, f"{transactional_id_prefix}-")
     return [*rights, (ids, Operation.WRITE)]

@@ -4,7 +4,8 @@ mechanism           what a mechanism offers the login: a token in, an outcome ou
 plain               PLAIN: user names and passwords from the configuration
 scram_credentials   SCRAM: what a broker stores of a password, and how it is derived
 scram               SCRAM-SHA-256 and SCRAM-SHA-512: the messages and both sides
-oauthbearer         OAUTHBEARER: the messages and the server's side
+oauthbearer         OAUTHBEARER: the messages and both sides
+token_source        where a client gets its OAUTHBEARER token, from its settings
 jwt_tokens          JSON Web Tokens: signature and claims
 jwks                the published keys of an identity provider
 tokens              delegation tokens and their passwords

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.security.principal import claim_principal
 from headrace.security.sasl.oauthbearer import BadToken, Bearer
 
 ALGORITHMS: Final = (
@@ -22,6 +23,7 @@ ALGORITHMS: Final = (
 )
 # Limit of a token, because it is checked before its sender is known.
 _LONGEST: Final = 32_768
+_MOST_MEMBERS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class TokenRules:
     clock_skew_s: int = 30
     subject_claim: str = "sub"
     scope_claim: str = "scope"
+    role_claims: Sequence[str] = ()
+    """Claims whose values may be members of roles."""
 
 
 # The public key of a key id, for a token of this algorithm; None for an unknown id.
@@ -102,4 +106,18 @@ def _bearer(claims: Mapping[str, Any], rules: TokenRules) -> Bearer:
     scope = claims.get(rules.scope_claim, "")
     if not isinstance(scope, str) and not (isinstance(scope, list) and all(isinstance(one, str) for one in scope)):
         raise BadToken(f"the claim {rules.scope_claim!r} is neither a text nor a list of texts")
-    return Bearer(name, int(expires * 1000))
+    members = tuple(sorted({member for claim in rules.role_claims for member in _members(claims, claim, rules)}))
+    if len(members) > _MOST_MEMBERS:
+        # A token is never taken with a part of its claims: the missing ones might be excluded from a role.
+        raise BadToken(f"{len(members)} values in {', '.join(rules.role_claims)}; the broker takes {_MOST_MEMBERS}")
+    return Bearer(name, int(expires * 1000), members)
+
+
+def _members(claims: Mapping[str, Any], claim: str, rules: TokenRules) -> list[str]:
+    """The values of a claim as principals. A scope is a list of words, as in RFC 6749."""
+    found = claims.get(claim, [])
+    if isinstance(found, str):
+        found = found.split() if claim == rules.scope_claim else [found]
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise BadToken(f"the claim {claim!r} is neither a text nor a list of texts")
+    return [claim_principal(claim, one) for one in found]

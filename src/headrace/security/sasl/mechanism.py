@@ -43,6 +43,8 @@ class Accepted:
     name: str
     expires_at_ms: int | None = None
     by_token: bool = False
+    claims: tuple[str, ...] = ()
+    """Claims of a bearer token that may make the client a member of roles, as principals."""
 
 
 @dataclass(frozen=True, slots=True)

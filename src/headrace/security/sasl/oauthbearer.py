@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final
 
 from headrace.kernel.dataclass import dataclass
@@ -33,6 +33,8 @@ class Bearer:
 
     name: str
     expires_at_ms: int
+    claims: tuple[str, ...] = ()
+    """Claims that may make the client a member of roles, as principals."""
 
 
 class BadToken(Exception):
@@ -41,6 +43,18 @@ class BadToken(Exception):
 
 # Checks a token; raises BadToken. It may be slow: keys may have to be fetched.
 CheckToken = Callable[[str], Bearer]
+
+
+def client_message(token: str) -> bytes:
+    """The first message of a client."""
+    return f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()
+
+
+def client_tokens(find_token: Callable[[], str]) -> Generator[bytes, bytes, None]:
+    """The client's side of the login. A broker that refuses the token answers with JSON, which the client confirms."""
+    refusal = yield client_message(find_token())
+    if refusal:
+        yield _CONFIRMED
 
 
 class OAuthBearerServer:
@@ -78,4 +92,4 @@ class OAuthBearerServer:
                 f"Authentication failed: Client requested an authorization id ({authorization_id}) that is different "
                 f"from the token's principal name ({bearer.name})"
             )
-        return Accepted(b"", bearer.name, bearer.expires_at_ms)
+        return Accepted(b"", bearer.name, bearer.expires_at_ms, claims=bearer.claims)

@@ -65,6 +65,7 @@ class LoggedIn:
     mechanism: str
     lifetime_ms: int | None
     by_token: bool
+    claims: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ class ServerLogin:
             frame: bytes | bytearray = _answer(header, token=outcome.token, lifetime_ms=lifetime or 0)
         else:
             frame = _length_prefixed(outcome.token)
-        return LoggedIn(frame, principal, self._mechanism_name, lifetime, outcome.by_token)
+        return LoggedIn(frame, principal, self._mechanism_name, lifetime, outcome.by_token, outcome.claims)
 
     def _denied(self, denied: Denied, header: RequestHeader | None) -> Step:
         words = denied.shown

@@ -37,6 +37,11 @@ class ListenerTls:
     def certificate(self) -> x509.Certificate:
         return self.material.certificate
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of the current certificate."""
+        return self._context
+
     def wrap(self, sock: socket.socket) -> ssl.SSLSocket:
         return self._context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
 
@@ -44,8 +49,10 @@ class ListenerTls:
         """The client's principal. Raises NoRule, or ValueError for a certificate that cannot be read."""
         # A certificate that the listener did not request does not identify the client.
         der = None if self._context.verify_mode is ssl.CERT_NONE else sock.getpeercert(binary_form=True)
-        if der is None:
-            return ANONYMOUS
+        return ANONYMOUS if der is None else self.principal_of_certificate(der)
+
+    def principal_of_certificate(self, der: bytes) -> str:
+        """The principal of a certificate that a handshake has verified. Raises NoRule or ValueError."""
         return self._principal(rfc2253(x509.load_der_x509_certificate(der).subject))
 
     def renew(self, security: ListenerSecurity) -> None:

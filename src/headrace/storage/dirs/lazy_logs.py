@@ -37,11 +37,11 @@ class LazyLogs:
         topic_id: uuid.UUID | None,
         *,
         now_ms: int,
-        trash: DelayedDeletions,
+        deletions: DelayedDeletions,
         on_disk_fault: Callable[[OSError], None],
     ) -> Log:
         """A new, empty log. `directory` must not exist."""
-        contents = LogContents.empty(directory, config, trash, now_ms=now_ms)
+        contents = LogContents.empty(directory, config, deletions, now_ms=now_ms)
         log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
         self._waiting.append(log)
         self._arrived.set()

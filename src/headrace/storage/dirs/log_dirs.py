@@ -54,7 +54,7 @@ class LogDirs:
         """With `lazy_logs` new logs begin in memory, and the caller creates their files later."""
         self.settings = settings
         self.directories = list(directories or map(LogDir, settings.directories))
-        self.trash = DelayedDeletions()
+        self.deletions = DelayedDeletions()
         self.lazy_logs = lazy_logs
         self.damages: list[Damage] = []
         self._config_of = config_of
@@ -105,7 +105,7 @@ class LogDirs:
         for directory in self.directories:
             if directory.is_online:
                 marks = directory.marks()
-                self.trash.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
+                self.deletions.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
                 others: list[Path] = []
                 for path, partition in logs_in(directory.path, others):
                     jobs.append((directory, partition, path, marks.get(partition, PartitionCheckpoints())))
@@ -142,7 +142,7 @@ class LogDirs:
                 clean=directory.was_clean,
                 marks=marks,
                 now_ms=now_ms,
-                trash=self.trash,
+                deletions=self.deletions,
                 on_disk_fault=lambda error: self._failed(directory, error),
                 on_progress=on_progress,
                 on_damage=self.damages.append,
@@ -187,7 +187,13 @@ class LogDirs:
         self._check_owner(path, key, topic_id, now_ms)
         if self.lazy_logs is not None and not path.exists():
             log = self.lazy_logs.log(
-                path, key, config, topic_id, now_ms=now_ms, trash=self.trash, on_disk_fault=partial(self._failed, home)
+                path,
+                key,
+                config,
+                topic_id,
+                now_ms=now_ms,
+                deletions=self.deletions,
+                on_disk_fault=partial(self._failed, home),
             )
             self._add(key, log, home)
             return log
@@ -199,7 +205,7 @@ class LogDirs:
                 config,
                 clean=False,
                 now_ms=now_ms,
-                trash=self.trash,
+                deletions=self.deletions,
                 on_disk_fault=lambda error: self._failed(home, error),
             )
         except OSError as error:
@@ -254,7 +260,7 @@ class LogDirs:
             log.directory.rename(renamed)
         except OSError as error:
             raise self._fault(f"cannot delete {key} from {home.path}", home, error) from error
-        self.trash.put([renamed], now_ms + log.config.file_delete_delay_ms)
+        self.deletions.put([renamed], now_ms + log.config.file_delete_delay_ms)
         return True
 
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None:
@@ -326,8 +332,8 @@ class LogDirs:
         """Removes producers that have been idle for `idle_ms`. Returns their number."""
         return sum(log.producers.expire(now_ms, idle_ms) for log in self.logs())
 
-    def purge_trash(self, now_ms: int) -> int:
-        return self.trash.purge(now_ms)
+    def purge_deletions(self, now_ms: int) -> int:
+        return self.deletions.purge(now_ms)
 
     # --- directories ---------------------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def _newest_timestamp_is_right(segment: Segment) -> bool:
     finally:
         # Thousands of old segments may be checked that no consumer reads, so their files must not stay open.
         if not was_open:
-            segment.let_go_of_file()
+            segment.release_file()
 
 
 def rebuild_indexes(segment: Segment) -> None:

@@ -66,7 +66,7 @@ def open_log(
     clean: bool,
     marks: PartitionCheckpoints | None = None,
     now_ms: int = 0,
-    trash: DelayedDeletions | None = None,
+    deletions: DelayedDeletions | None = None,
     on_disk_fault: Callable[[OSError], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
@@ -101,7 +101,9 @@ def open_log(
         producers.drop_snapshots(keep={segment.base_offset for segment in segments})
     recovered_to = end if suspect is None else min(marks.recovery_point, end)
     contents = LogContents(
-        Segments(directory, segments, DelayedDeletions() if trash is None else trash, recovery_point=recovered_to),
+        Segments(
+            directory, segments, DelayedDeletions() if deletions is None else deletions, recovery_point=recovered_to
+        ),
         leader_epochs,
         producers,
         min(log_start, end),

@@ -131,12 +131,12 @@ class Segment:
         os.ftruncate(self.file.fileno(), self.size_bytes)
         self._recent.clear()
 
-    def let_go_of_file(self) -> None:
+    def release_file(self) -> None:
         """Closes the data file until the next use. Readers that hold a slice keep their descriptor."""
         self._file = None
 
     def close(self) -> None:
-        self.let_go_of_file()
+        self.release_file()
         self.offset_index.file.drop()
         self.time_index.file.drop()
 

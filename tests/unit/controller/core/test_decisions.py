@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, PartitionChanged, TopicCreated, apply
-from headrace.cluster.core.features import AT_BIRTH, why_unfit
+from headrace.cluster.core.features import INITIAL_LEVELS, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
 from headrace.config import TOPIC_KEYS, BrokerConfig, load_broker_config
 from headrace.controller import partition_operations
@@ -344,7 +344,7 @@ class TestSettings:
         assert code_of(check_values, "broker", "", {key: value}, load_broker_config({})) is ErrorCode.invalid_request
 
     def test_feature_levels_move_within_their_range(self) -> None:
-        image = ClusterImage(features=AT_BIRTH)
+        image = ClusterImage(features=INITIAL_LEVELS)
         assert features.change_level(image, "group.version", 1, 1) is None
         assert features.change_level(image, "group.version", 0, 2) is not None
         for name, level, how in [("nope", 1, 1), ("group.version", 9, 1), ("group.version", 0, 1)]:

@@ -76,7 +76,7 @@ class Group:
         self.noted = StatePartitionMetadata(initializing={KEY.topic_id: ("t", frozenset({0, 1, 2}))})
 
     @property
-    def beginning(self) -> NamedPartitions:
+    def initializing(self) -> NamedPartitions:
         return self.noted.initializing
 
     async def share_group(self, group_id: str) -> Group:
@@ -103,13 +103,13 @@ class States:
 def test_failed_initialisations_are_retried_and_existing_share_partitions_stay() -> None:
     async def play() -> None:
         group, states = Group(), States()
-        beginning = ShareInitializer(cast("GroupCoordinator", group), cast("Persister", states))
-        await beginning.begin("g", waits=True)
+        initializer = ShareInitializer(cast("GroupCoordinator", group), cast("Persister", states))
+        await initializer.begin("g", waits=True)
         assert group.noted.initializing == {KEY.topic_id: ("t", frozenset({1}))}
         assert states.begun == {0: (4, NOT_STARTED), 2: (1, 50)}
         states.away.clear()
-        await asyncio.gather(*(beginning.begin("g", waits=True) for _ in range(3)))
-        assert not group.beginning and group.noted.initialized == {KEY.topic_id: ("t", frozenset({0, 1, 2}))}
+        await asyncio.gather(*(initializer.begin("g", waits=True) for _ in range(3)))
+        assert not group.initializing and group.noted.initialized == {KEY.topic_id: ("t", frozenset({0, 1, 2}))}
         assert states.begun[1] == (4, NOT_STARTED)
 
     asyncio.run(play())

@@ -12,7 +12,7 @@ import pytest
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, StateBatch
 from headrace.coordinators.share import persister as persister_module
-from headrace.coordinators.share.core.handing_out import AcquireRequest, LogBatch
+from headrace.coordinators.share.core.acquisition import AcquireRequest, LogBatch
 from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,
     AcknowledgeType,

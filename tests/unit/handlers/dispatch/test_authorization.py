@@ -105,6 +105,7 @@ class Peer:
     peer_host = HOST
     listener = "CLIENTS"
     guarded = False
+    claims: tuple[str, ...] = ()
 
     def __init__(self, principal: str) -> None:
         self.principal = principal

@@ -31,6 +31,7 @@ class Peer:
     listener = "PLAINTEXT"
     principal = ANONYMOUS
     guarded = False
+    claims: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "10.0.0.7:4711"

@@ -272,3 +272,24 @@ def test_a_cached_check_takes_less_than_two_microseconds() -> None:
     # CPU time, and the best of many turns: a busy machine makes every one of them longer.
     best = min(timeit.repeat(check_all, number=1, repeat=30, timer=time.process_time)) / len(names)
     assert best < 2e-6, f"{best * 1e6:.2f} µs"
+
+
+def test_claims_make_a_client_a_member_and_do_not_share_cached_decisions() -> None:
+    authorizer = Authorizer(
+        {
+            role_pattern("Role:readers"): [membership("Claim:groups=shop")],
+            ResourcePattern(ResourceType.TOPIC, "orders"): [
+                Entry("Role:readers", "*", Operation.READ, Permission.ALLOW)
+            ],
+        }
+    )
+
+    def may(claims: tuple[str, ...]) -> bool:
+        asked = ("User:anna", "127.0.0.1", Operation.READ, ResourceType.TOPIC, "orders")
+        return authorizer.with_claims(claims).allows(*asked)
+
+    shop, other = ("Claim:groups=shop",), ("Claim:groups=other",)
+    assert [may(one) for one in ((), shop, other, (), shop)] == [False, True, False, False, True]
+    for number in range(500):
+        assert not may((f"Claim:groups={number}",))
+    assert len(authorizer._with_claims) <= 100

@@ -99,7 +99,7 @@ def test_log_whose_files_were_deleted_during_a_round_is_cleaned_by_the_next(tmp_
             if meddling:
                 log.advance_log_start(10)
                 dirs.delete_old_segments(NOW_MS)
-                dirs.purge_trash(NOW_MS + HOUR_MS)
+                dirs.purge_deletions(NOW_MS + HOUR_MS)
             return await thread(work)
 
         rounds = CompactionRounds(dirs, CleanerSettings, slow)

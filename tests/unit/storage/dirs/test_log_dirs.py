@@ -175,7 +175,7 @@ def test_deleted_log_is_unavailable_at_once_and_its_files_are_removed_after_the_
     assert len(left) == 1 and left[0].startswith("orders-0.") and left[0].endswith("-delete")
     fresh = dirs.create("orders", 0)
     assert fresh.log_end_offset == 0
-    assert dirs.purge_trash(NOW_MS + 999) == 0 and dirs.purge_trash(NOW_MS + 1000) == 1
+    assert dirs.purge_deletions(NOW_MS + 999) == 0 and dirs.purge_deletions(NOW_MS + 1000) == 1
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
     dirs.close()
 
@@ -186,7 +186,7 @@ def test_start_finishes_an_interrupted_deletion(tmp_path: Path) -> None:
     dirs.delete("orders", 0, now_ms=NOW_MS)
     dirs.close(clean=False)
     again = open_dirs(tmp_path)
-    assert again.logs() == [] and again.purge_trash(NOW_MS) == 1
+    assert again.logs() == [] and again.purge_deletions(NOW_MS) == 1
     again.close()
 
 
@@ -202,7 +202,7 @@ def test_retention_applies_to_all_logs(tmp_path: Path) -> None:
     for log in dirs.logs():
         assert log.log_start_offset > 0 and all(record.offset >= log.log_start_offset for record in read_all(log))
         assert list(log.directory.glob("*.deleted"))
-    dirs.purge_trash(NOW_MS + 2705)
+    dirs.purge_deletions(NOW_MS + 2705)
     assert not list(tmp_path.glob("*/*.deleted"))
     dirs.close()
 

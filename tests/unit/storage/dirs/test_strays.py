@@ -88,7 +88,7 @@ def test_a_broker_neither_opens_nor_deletes_a_stray(tmp_path: Path) -> None:
     for _ in range(2):
         dirs = open_dirs(tmp_path, now_ms=NOW_MS * 2)
         assert dirs.logs() == [] and dirs.strays() == [stray]
-        dirs.trash.purge(NOW_MS * 3)
+        dirs.deletions.purge(NOW_MS * 3)
         dirs.close()
     assert {path.name: path.read_bytes() for path in stray.path.iterdir()} == files
 
@@ -100,7 +100,7 @@ def test_only_directories_with_the_deletion_suffix_are_deleted(tmp_path: Path, n
     marked = tmp_path / f"orders-0.{uuid.uuid4().hex}-delete"
     marked.mkdir()
     dirs = open_dirs(tmp_path, now_ms=NOW_MS)
-    dirs.trash.purge(NOW_MS)
+    dirs.deletions.purge(NOW_MS)
     dirs.close()
     assert (tmp_path / name / f"{0:020d}.log").exists() and not marked.exists()
 

@@ -185,6 +185,6 @@ def test_a_cut_is_kept_for_a_week_and_then_until_the_next_clean_start(
     [stray] = strays_in(tmp_path)
     assert stray.count_records() == 2
     again = open_dirs(tmp_path, now_ms=NOW_MS + later_ms)
-    again.trash.purge(NOW_MS + later_ms)
+    again.deletions.purge(NOW_MS + later_ms)
     assert bool(strays_in(tmp_path)) is is_kept
     again.close()

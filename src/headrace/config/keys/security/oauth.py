@@ -14,7 +14,7 @@ PASSWORD = Type.PASSWORD
 STRING = Type.STRING
 LOW = Importance.LOW
 
-NOT_OFFERED = refused("brokers check tokens and get none from an identity provider")
+NOT_OFFERED = refused("a broker gets its own token from a file or by the client-credentials grant")
 
 
 KEYS = (
@@ -22,7 +22,8 @@ KEYS = (
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
         LIST,
         [],
-        "Addresses from which the broker may read the keys of OAUTHBEARER tokens. Kafka has it as a Java property.",
+        "Addresses from which the broker may read the keys of OAUTHBEARER tokens and get its own tokens. "
+        "Kafka has it as a Java property.",
         importance=LOW,
         static_only=True,
         ours=True,
@@ -31,8 +32,8 @@ KEYS = (
         "sasl.oauthbearer.token.endpoint.url",
         STRING,
         None,
-        "Where tokens are asked for.",
-        effect=NOT_OFFERED,
+        "Where this broker gets its own token for other brokers: a file, or the token endpoint of a provider.",
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.jwks.endpoint.url",
@@ -93,8 +94,8 @@ KEYS = (
         "sasl.oauthbearer.scope",
         STRING,
         None,
-        "Scope that is asked for.",
-        effect=NOT_OFFERED,
+        "Scope that this broker asks the token endpoint for.",
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.scope.claim.name",
@@ -111,6 +112,15 @@ KEYS = (
         "Name of the claim that holds the principal.",
         importance=LOW,
         static_only=True,
+    ),
+    Key(
+        "sasl.oauthbearer.role.claim.names",
+        LIST,
+        [],
+        "Names of claims whose values can be members of roles, as `Claim:<name>=<value>`.",
+        importance=LOW,
+        static_only=True,
+        ours=True,
     ),
     Key(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -130,15 +140,15 @@ KEYS = (
         "sasl.oauthbearer.client.credentials.client.id",
         STRING,
         None,
-        "Client id for the client-credentials grant.",
-        effect=NOT_OFFERED,
+        "Client id of this broker at the token endpoint.",
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.client.credentials.client.secret",
         PASSWORD,
         None,
-        "Secret that goes with it.",
-        effect=NOT_OFFERED,
+        "Secret of the client id.",
+        static_only=True,
     ),
     Key(
         "sasl.oauthbearer.assertion.algorithm",

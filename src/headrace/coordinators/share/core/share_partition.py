@@ -13,7 +13,7 @@ confirms (`done`) or reverts (`undone`). Until then no other member gets those r
 move over them. After a revert the same member still holds them.
 
 Invariants: every offset in start…end has exactly one state; start never goes back; at most one member holds a record.
-Mirrors Kafka's SharePartition; `handing_out` decides how many records a fetch gets. Pure: time is an argument.
+Mirrors Kafka's SharePartition; `acquisition` decides how many records a fetch gets. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, Acquisition, LogBatch
+from headrace.coordinators.share.core.acquisition import Acquired, AcquireRequest, Acquisition, LogBatch
 from headrace.coordinators.share.core.portions import Portion, Portions
 from headrace.coordinators.share.core.runs import Change, RecordState, Run, Runs
 from headrace.kernel.errors import ErrorCode, Refused

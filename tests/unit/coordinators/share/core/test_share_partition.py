@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import Acquired, AcquireRequest, LogBatch
+from headrace.coordinators.share.core.acquisition import Acquired, AcquireRequest, LogBatch
 from headrace.coordinators.share.core.runs import RecordState, Run, Runs
 from headrace.coordinators.share.core.sessions import Sessions
 from headrace.coordinators.share.core.share_partition import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from headrace.coordinators.codec.share_state import StateBatch
-from headrace.coordinators.share.core.handing_out import AcquireRequest, LogBatch
+from headrace.coordinators.share.core.acquisition import AcquireRequest, LogBatch
 from headrace.coordinators.share.core.runs import RecordState
 from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,

@@ -25,7 +25,7 @@ from headrace.coordinators.group.core.classic.messages import (
     SyncRequest,
 )
 from headrace.coordinators.group.core.consumer import migration
-from headrace.coordinators.group.core.consumer.group import NOBODY, ConsumerGroup, ConsumerMember, MemberState
+from headrace.coordinators.group.core.consumer.group import NO_METADATA, ConsumerGroup, ConsumerMember, MemberState
 from headrace.coordinators.group.core.consumer.heartbeat import ConsumerHeartbeats
 from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.groups import Groups
@@ -129,11 +129,11 @@ class ClassicMembers:
         self, group: ConsumerGroup, member_id: str, is_unknown: bool, request: JoinRequest, effects: Effects
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
         if request.instance_id is None:
-            return group.members.get(member_id, ConsumerMember(member_id, NOBODY)), None
+            return group.members.get(member_id, ConsumerMember(member_id, NO_METADATA)), None
         holder = group.static_member(request.instance_id)
         if is_unknown:
             if holder is None:
-                return ConsumerMember(member_id, NOBODY), None
+                return ConsumerMember(member_id, NO_METADATA), None
             return self._heartbeats.take_over(group, holder, member_id, effects), holder
         return self.require(group, member_id, request.instance_id), None
 

@@ -77,7 +77,7 @@ class ConsumerMember:
         )
 
 
-NOBODY: Final = MemberMetadata(None, None, "", "", (), None, -1, None)
+NO_METADATA: Final = MemberMetadata(None, None, "", "", (), None, -1, None)
 
 
 class ResolvedRegex(NamedTuple):
@@ -195,7 +195,7 @@ class ConsumerGroup:
         if known is None:
             if current is None:
                 return
-            known = ConsumerMember(member_id, NOBODY)
+            known = ConsumerMember(member_id, NO_METADATA)
         if current is None:
             current = CurrentAssignment(LEAVE_EPOCH, known.epoch, MemberState.STABLE, {}, {})
         try:

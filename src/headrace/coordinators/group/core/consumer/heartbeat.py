@@ -18,7 +18,7 @@ from headrace.coordinators.group.core.consumer import target as consumer_target
 from headrace.coordinators.group.core.consumer.downgrade import Downgrades
 from headrace.coordinators.group.core.consumer.group import (
     LEAVE_EPOCH,
-    NOBODY,
+    NO_METADATA,
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
@@ -108,13 +108,13 @@ class ConsumerHeartbeats:
                     raise Refused(
                         ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group.group_id}."
                     )
-                return ConsumerMember(member_id, NOBODY), None
+                return ConsumerMember(member_id, NO_METADATA), None
             _check_epoch(known, request)
             return known, None
         holder = group.static_member(request.instance_id)
         if request.epoch == 0:
             if holder is None:
-                return ConsumerMember(member_id, NOBODY), None
+                return ConsumerMember(member_id, NO_METADATA), None
             # Not even under its own id: the old member must have left with epoch -2 first.
             if not holder.uses_classic_protocol and holder.epoch != STATIC_LEAVE_EPOCH:
                 raise Refused(

@@ -55,7 +55,7 @@ class ShareGroup:
         return {} if self.noted is None else self.noted.initialized
 
     @property
-    def beginning(self) -> NamedPartitions:
+    def initializing(self) -> NamedPartitions:
         return {} if self.noted is None else self.noted.initializing
 
     @property

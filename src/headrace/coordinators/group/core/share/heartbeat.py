@@ -21,7 +21,7 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.groups import Groups
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatReply, ShareHeartbeatRequest
 from headrace.coordinators.group.core.share.group import Partitions, ShareGroup, ShareMember
-from headrace.coordinators.group.core.share.initialization import note_beginning
+from headrace.coordinators.group.core.share.initialization import note_initializing
 from headrace.coordinators.group.core.share.simple_assignor import assign_simple
 from headrace.coordinators.runtime.result import NOTHING, Result
 from headrace.kernel.errors import ErrorCode, Refused
@@ -95,7 +95,7 @@ class ShareHeartbeats:
             if resubscribed or begun or seen_hash != group.metadata_hash:
                 epoch += 1
                 group.write_epoch(epoch, seen_hash, effects)
-                note_beginning(group, _subscribed(members, image), image, effects)
+                note_initializing(group, _subscribed(members, image), image, effects)
         target = group.target.get(updated.member_id, {})
         target_epoch = group.assignment_epoch
         if epoch > group.assignment_epoch and self._may_assign(group, now_ms):

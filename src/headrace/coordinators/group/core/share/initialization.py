@@ -28,7 +28,7 @@ class DeletionPlan:
     errors: Mapping[str, ErrorCode]
 
 
-def note_beginning(
+def note_initializing(
     group: ShareGroup, subscribed: Mapping[str, TopicInfo], image: ClusterImage, effects: Effects
 ) -> None:
     """Records the share partitions of subscribed topics that are not initialised yet."""
@@ -51,7 +51,7 @@ def begin(noted: StatePartitionMetadata, share_partitions: NamedPartitions) -> S
 
 
 def have_begun(noted: StatePartitionMetadata, share_partitions: NamedPartitions) -> StatePartitionMetadata:
-    """Only those that are initialising: a topic may have been deleted meanwhile."""
+    """Share partitions that are initialising. A deleted topic is left out."""
     begun: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
     rest: dict[uuid.UUID, tuple[str, frozenset[int]]] = {}
     for topic_id, (name, indexes) in noted.initializing.items():

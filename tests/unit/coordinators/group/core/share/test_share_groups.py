@@ -37,7 +37,7 @@ def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> Heartb
 
 def begun(driver: GroupDriver) -> None:
     """The share coordinator has initialised the share partitions of the group."""
-    driver.apply(driver.shard.share_partitions_begun("s", group(driver).beginning))
+    driver.apply(driver.shard.share_partitions_begun("s", group(driver).initializing))
 
 
 def joined(driver: GroupDriver, member: str, **changes: Any) -> HeartbeatReply:
@@ -151,7 +151,7 @@ def test_another_broker_takes_over() -> None:
     beat(driver, "a", 0)
     driver.reload()
     assert beat(driver, "a", 2).assignment is None
-    assert group(driver).beginning == {ORDERS: ("orders", frozenset(range(4)))}
+    assert group(driver).initializing == {ORDERS: ("orders", frozenset(range(4)))}
     driver.advance(46_000)
     assert group(driver).is_empty
 
