@@ -12,15 +12,20 @@ from headrace.cli.support.reference import commands
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Run
 
-# They run until they are stopped, or print text for a shell. `schemas export` writes JSON anyway.
+# They run until they are stopped, or print text for a shell or a file. `schemas export` writes JSON anyway.
 WITHOUT_A_RESULT = {
     "start",
     "up",
     "demo wordcount",
+    "demo run",
     "pipeline run",
+    "tables run",
     "mirror run",
     "registry start",
+    "console start",
+    "http start",
     "schemas export",
+    "datagen show",
     "kafka",
     "completion",
 }

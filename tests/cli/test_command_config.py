@@ -81,6 +81,43 @@ def test_kafka_tools_use_the_client_certificate(headrace: Run, secured: RunningB
     assert read.out.strip() == "one"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cluster", "cluster-id", "--config"),
+        ("leader-election", "--election-type", "preferred", "--all-topic-partitions", "--admin.config"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_kafka_tools_read_the_file_of_the_older_spelling(
+    headrace: Run, secured: RunningBroker, file: Path, words: tuple[str, ...]
+) -> None:
+    tool, *rest = words
+    ran = headrace("kafka", tool, "--bootstrap-server", secured.bootstrap, *rest, str(file))
+    assert ran.code == 0, ran.err
+
+
+def test_commands_log_in_with_an_oauthbearer_token(headrace: Run, tmp_path: Path) -> None:
+    package = "org.apache.kafka.common.security.oauthbearer"
+    checks = f"{package}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class": checks,
+    }
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+        f'sasl.jaas.config={package}.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="ann";\n'
+    )
+    with running_broker(settings) as started:
+        where = ("-b", started.bootstrap, "--command-config", str(file))
+        for command in (("topics", "create", "letters"), ("produce", "letters", "one")):
+            ran = headrace(*command, *where)
+            assert ran.code == 0, ran.err
+        assert "one" in headrace("consume", "letters", "--from", "earliest", "-n", "1", *where).out
+
+
 def test_context_stores_the_command_config_file(
     headrace: Run, secured: RunningBroker, file: Path, tmp_path: Path
 ) -> None:

@@ -17,12 +17,12 @@ from tests.cli.conftest import environment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
 # Run elsewhere: a cluster in test_up.py, a registry in test_schemas.py, what needs Spark in
-# tests/pipelines/test_help_examples.py, what needs ZooKeeper in tests/cluster/test_standalone.py.
-ELSEWHERE = ("up", "pipeline", "mirror", "demo", "registry", "schemas")
+# tests/pipelines/test_help_examples.py and tests/tables, what needs ZooKeeper in tests/cluster/test_standalone.py.
+ELSEWHERE = ("tables run", "up", "pipeline", "mirror", "demo", "registry", "schemas", "console", "http")
 EXAMPLES = [
     (name, example)
     for name, command in commands()
-    if name.split()[0] not in ELSEWHERE
+    if not {name, name.split()[0]} & set(ELSEWHERE)
     for example in examples(command)
     if "--zookeeper" not in example
 ]
@@ -33,6 +33,7 @@ BEFORE = {
     "context use": ["context add local 127.0.0.1:9092"],
     "context rm": ["context add local 127.0.0.1:9092"],
     "acl for-pipeline": ["pipeline init wordcount"],
+    **{f"tables {verb}": ["tables create orders"] for verb in ("show", "pause", "resume", "compact", "drop")},
     "acl rm": ["acl add User:ann READ topic/orders", "acl add User:left-the-company READ topic/orders"],
     "acl role rm": ["acl role add analysts User:bob"],
 }

@@ -17,7 +17,8 @@ LOST = {
     "__transaction_state": "open ones never end",
     "__share_group_state": "share groups begin again",
     "_schemas": "can no longer be decoded",
-    "__pipelines": "may write rows twice",
+    "__pipelines": "status shows nothing until the next batch",
+    "__sink_ledger": "may write rows twice",
     "__streams": "does not notice that a topic was deleted and created again",
     "__anything": "the state that a program keeps in it",
 }

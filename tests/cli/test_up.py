@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,25 @@ from tests.cli.conftest import PROGRAMS, Run, environment
 from tests.support.clock import wait_for
 
 pytestmark = pytest.mark.needs("zookeeper")
+
+
+def _subjects(url: str) -> object:
+    """The subjects of the registry; None while it starts."""
+    try:
+        with urllib.request.urlopen(f"{url}/subjects", timeout=5) as answer:
+            return json.loads(answer.read())
+    except OSError:
+        return None
+
+
+def _console_brokers(url: str) -> list[object]:
+    """The brokers that the console shows; none while it starts."""
+    request = urllib.request.Request(f"{url}/clusters/local", headers={"accept": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return list(json.load(answer)["brokers"])
+    except OSError:
+        return []
 
 
 @pytest.fixture
@@ -45,8 +66,15 @@ def test_cluster_serves_shows_its_state_and_stops_cleanly(
     found = re.search(r"3 brokers serve (\S+)", first)
     assert found, first
     env = {"HEADRACE_BOOTSTRAP": found[1]}
+    console = re.search(r"the web console is on (http://127\.0\.0\.1:\d+)", cluster.stdout.readline())
+    assert console
+    registry = re.search(r"the schema registry is on (http://127\.0\.0\.1:\d+)", cluster.stdout.readline())
+    assert registry
     assert cluster.stdout.readline().startswith("PROCESS")
-    pids = [int(cluster.stdout.readline().split()[2]) for _ in ("zookeeper", "broker-1", "broker-2", "broker-3")]
+    processes = ("zookeeper", "broker-1", "broker-2", "broker-3", "registry", "console")
+    pids = [int(cluster.stdout.readline().split()[2]) for _ in processes]
+    wait_for(lambda: len(_console_brokers(console[1])) == 3, "the console to show three brokers")
+    wait_for(lambda: _subjects(registry[1]) == [], "the registry to answer")
     again = headrace("up", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data"))
     assert again.code == 1
     assert "/data/zookeeper/data is in use by another ZooKeeper server: stop it or choose another" in again.err
@@ -75,18 +103,18 @@ def test_cluster_serves_shows_its_state_and_stops_cleanly(
         broken["found"],
     ), broken
     assert re.fullmatch(
-        r"62 partitions lack in-sync replicas, because broker 3 is down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): "
-        r"__consumer_offsets \(50\) and many \(12\)",
+        r"63 partitions lack in-sync replicas, because broker 3 is down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): "
+        r"__consumer_offsets \(50\), _schemas \(1\) and many \(12\)",
         behind["found"],
     ), behind
     assert (broken["state"], behind["state"]) == ("fail", "warn")
     assert {broken["do"], behind["do"]} == {"start broker 3"}
-    assert len(broken["details"]) == 3 and len(behind["details"]) == 62
+    assert len(broken["details"]) == 3 and len(behind["details"]) == 63
     for found in broken["details"]:
         assert re.match(r"kept-\d: has 2 in-sync replicas, .* is refused: broker 3 is down, out of sync ", found), found
         assert re.search(r"since (broker \d took the lead at )?\d\d:\d\d:\d\d \(\d+ seconds? ago\)", found), found
     plain, full = (headrace("doctor", "--watch-lag", "0", *more, env=env).out for more in ((), ("--details",)))
-    assert "FAIL  replicas: 3 partitions" in plain and "WARN  replicas: 62 partitions" in plain
+    assert "FAIL  replicas: 3 partitions" in plain and "WARN  replicas: 63 partitions" in plain
     assert ("many-11" in plain, "many-11" in full, "\x1b" in plain) == (False, True, False)
     cluster.send_signal(signal.SIGUSR1)
     assert re.search(r"broker-3: running again as \d+$", cluster.stdout.readline())

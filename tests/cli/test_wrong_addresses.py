@@ -33,6 +33,12 @@ KAFKA = {
     "configs": "--describe --topic {t}",
     "console_consumer": "--topic {t} --from-beginning --timeout-ms 3000",
     "console_producer": "--topic {t} --max-block-ms 1000",
+    "schema_consoles.avro_console_producer": "--topic {t} --max-block-ms 1000 --reader-property value.schema=x",
+    "schema_consoles.avro_console_consumer": "--topic {t} --timeout-ms 1000",
+    "schema_consoles.json_schema_console_producer": "--topic {t} --max-block-ms 1000 --reader-property value.schema=x",
+    "schema_consoles.json_schema_console_consumer": "--topic {t} --timeout-ms 1000",
+    "schema_consoles.protobuf_console_producer": "--topic {t} --max-block-ms 1000 --reader-property value.schema=x",
+    "schema_consoles.protobuf_console_consumer": "--topic {t} --timeout-ms 1000",
     "consumer_groups": "--describe --all-groups",
     "consumer_perf": "--topic {t} --num-records 1 --timeout 3000",
     "delegation_tokens": "--describe",
@@ -82,15 +88,22 @@ HEADRACE = {
     "groups describe": "g",
     "groups lag": "",
     "groups reset": "g --to end --topic {t} --yes",
+    "datagen run": "orders --count 1",
     "groups rm": "g --yes",
     "pipeline ls": "",
     "pipeline status": "",
     "pipeline dlq ls": "",
     "pipeline dlq retry": "{t}",
+    "pipeline dlq show": "{t}",
+    "pipeline dlq edit": "{t} --offset 0 --value x",
+    "pipeline dlq drop": "{t} --yes",
     "produce": "{t} value",
     "quotas ls": "",
     "quotas set": "client-id/c producer_byte_rate=1",
     "quotas unset": "client-id/c producer_byte_rate",
+    "sql": "-c SELECT",
+    "tables create": "{t}",
+    "tables ls": "",
     "topics ls": "",
     "topics describe": "{t}",
     "topics create": "{t}",
@@ -103,9 +116,10 @@ HEADRACE = {
 }
 # They start Spark, or check a pipeline without a cluster. `context add` only stores an address.
 ON_SPARK = {
-    "demo wordcount", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add",
+    "demo wordcount", "demo run", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add",
+    "pipeline rename", "pipeline forget",
     # These read a pipeline's files first, or run until they are stopped.
-    "acl for-pipeline", "registry start",
+    "acl for-pipeline", "tables show", "tables run", "registry start", "console start", "http start",
 }  # fmt: skip
 CREATES = {"topics create"}
 

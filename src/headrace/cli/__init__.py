@@ -6,9 +6,12 @@
 `start`, `up`   one broker; a development cluster
 `security`      certificates, users and settings of a secured cluster
 `registry`      the schema registry, and the schemas in one
+`services`      the web console and the HTTP API
+`datagen`       test data
 `context`       named clusters
 `log`           the files of a log directory
 `pipeline`, `mirror`   pipelines on Spark
+`lake`          topics as tables, SQL over topics and tables
 `kafka`         Kafka's own tools, which are in `kafka_tools`
 `records`       positions, reading, filters, text and files of records
 `facts`         facts about topics and groups
@@ -25,7 +28,7 @@ from typing import Final
 from headrace.cli.support.broken_pipe import open_streams
 
 # Packages of the extra `headrace[spark]`. A broker and its commands do not need them.
-_OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg")
+_OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg", "duckdb")
 
 
 def main() -> None:

@@ -135,6 +135,9 @@ def explain_(
     operation: Annotated[str, typer.Option("--operation", help="Operation, e.g. READ.")],
     resource: Annotated[str, typer.Option("--resource", help="topic/orders, group/NAME, cluster …")],
     host: Annotated[str, typer.Option("--host", help="Address of the client.")] = "127.0.0.1",
+    claims: Annotated[
+        list[str] | None, typer.Option("--claim", help="Claim of the client's token, e.g. groups=analysts; repeatable.")
+    ] = None,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
@@ -160,7 +163,7 @@ def explain_(
         super_users=[name.strip() for name in settings.get("super.users", "").split(";")],
         allow_if_no_acl=settings.get("allow.everyone.if.no.acl.found") == "true",
     )
-    answer = explain(authorizer, question)
+    answer = explain(authorizer.with_claims(tuple(f"Claim:{claim}" for claim in claims or ())), question)
     grant = None if answer.missing is None else grant_command(answer.missing)
     near = [f"{sentence(miss.acl)}: {miss.why}" for miss in answer.near_misses]
     if output is not Format.TABLE:
@@ -258,7 +261,9 @@ def _role(name: str) -> str:
 
 
 Role = Annotated[str, typer.Argument(help="Name of the role, with or without Role:.")]
-Members = Annotated[list[str], typer.Argument(help="Members such as User:ann.")]
+Members = Annotated[
+    list[str], typer.Argument(help="Members such as User:ann, or claims of tokens such as Claim:groups=analysts.")
+]
 
 
 @role_app.command("ls")

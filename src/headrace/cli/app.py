@@ -35,10 +35,15 @@ COMMANDS: Final = {
     "up": ("headrace.cli.up", "Run a development cluster in the foreground."),
     "context": ("headrace.cli.context", "Named clusters to switch between."),
     "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
-    "pipeline": ("headrace.cli.pipeline", "Data pipelines on Spark."),
+    "pipeline": ("headrace.cli.pipeline.command", "Data pipelines on Spark."),
+    "tables": ("headrace.cli.lake.tables", "Topics as tables."),
+    "sql": ("headrace.cli.lake.sql", "SQL over topics."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),
     "registry": ("headrace.cli.registry.command", "The schema registry."),
+    "http": ("headrace.cli.services.http_api", "The HTTP API."),
     "schemas": ("headrace.cli.registry.schemas", "Schemas of a schema registry."),
+    "console": ("headrace.cli.services.console", "The web console."),
+    "datagen": ("headrace.cli.datagen", "Make test data from a plan."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }
 option_values.install()

@@ -13,10 +13,8 @@ import typer
 
 from headrace.cli.facts.topic_facts import leaders_of
 from headrace.cli.records.filter import WrongFilter, compile_filter
-from headrace.cli.records.positions import beyond_end, offset_at
 from headrace.cli.records.reader import Span, read
 from headrace.cli.records.text import Decoding, Seen, document, template
-from headrace.cli.records.times import Kind, Place, parse_place
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import (
     Bootstrap,
@@ -29,6 +27,8 @@ from headrace.cli.support.connection import (
 from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import progress
 from headrace.client.cluster_client import ClusterClient
+from headrace.client.places import Kind, Place, parse_place
+from headrace.client.positions import beyond_end, offset_at
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from headrace.kernel.plurals import counted
@@ -72,6 +72,16 @@ def consume(
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Print records of open and aborted transactions, too.")
     ] = False,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry",
+            "-r",
+            envvar="HEADRACE_REGISTRY",
+            metavar="URL",
+            help="Decode records by the schemas of this registry.",
+        ),
+    ] = None,
     bootstrap: Bootstrap = None,
     output: Annotated[
         Format, typer.Option("--output", "-o", help="Output format: table, json (one line per record) or yaml.")
@@ -87,6 +97,8 @@ def consume(
     $ headrace consume orders --from -5 --to orders.parquet
 
     $ headrace consume orders --follow --from beginning --count 2
+
+    $ headrace consume orders --registry http://127.0.0.1:8081
     """
     address = bootstrap_address(bootstrap)
     start = _place(since or ("end" if follow else "beginning"), "--from")
@@ -119,7 +131,8 @@ def consume(
         on_idle=tally.tick,
         client=client_settings(bootstrap),
     )
-    matching = _limited((tally.saw(record) for record in stream if wanted(record)), count)
+    readable = stream if not registry else _by_schema(stream, registry)
+    matching = _limited((tally.saw(record) for record in readable if wanted(record)), count)
     total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
     try:
         if to is not None:
@@ -189,6 +202,18 @@ async def _spans(
     else:
         last = await offset_at(client, partitions, stop, isolation_level=isolation)
     return {p: Span(first[p], last[p]) for p in partitions}
+
+
+def _by_schema(records: Iterator[Seen], registry: str) -> Iterator[Seen]:
+    """Decodes records that name a schema. One that does not decode stays as it is, and the reason is reported."""
+    from headrace.cli.records.schema_records import RecordsDecoding, registry_client
+
+    decoding = RecordsDecoding(registry_client(registry))
+    for record in records:
+        seen = decoding.decoded(record)
+        if seen.error is not None:
+            typer.echo(f"{seen.topic}-{seen.partition} @{seen.offset} is shown raw: {seen.error}", err=True)
+        yield seen
 
 
 def _limited(records: Iterator[Seen], count: int | None) -> Iterator[Seen]:

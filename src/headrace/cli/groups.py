@@ -23,8 +23,6 @@ from headrace.cli.facts.group_positions import (
 from headrace.cli.facts.topic_facts import leaders_of
 from headrace.cli.kafka_tools.support.group_view import Listed, listed
 from headrace.cli.kafka_tools.support.share_offsets import share_positions
-from headrace.cli.records.positions import beyond_end, offset_at
-from headrace.cli.records.times import parse_place
 from headrace.cli.support.change_report import report_one, verb
 from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import (
@@ -45,6 +43,8 @@ from headrace.cli.support.connection import (
 )
 from headrace.cli.support.output import Format, show, show_line, show_one
 from headrace.client.cluster_client import ClusterClient
+from headrace.client.places import parse_place
+from headrace.client.positions import beyond_end, offset_at
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 

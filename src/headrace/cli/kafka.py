@@ -13,6 +13,8 @@ from headrace.cli.support.spelling import nearest
 # Name of Kafka's script without `kafka-` and `.sh` → module in `kafka_tools`.
 TOOLS: Final = {
     "acls": "acls",
+    "avro-console-consumer": "schema_consoles.avro_console_consumer",
+    "avro-console-producer": "schema_consoles.avro_console_producer",
     "broker-api-versions": "broker_api_versions",
     "cluster": "cluster",
     "configs": "configs",
@@ -27,9 +29,13 @@ TOOLS: Final = {
     "features": "features",
     "get-offsets": "get_offsets",
     "groups": "groups",
+    "json-schema-console-consumer": "schema_consoles.json_schema_console_consumer",
+    "json-schema-console-producer": "schema_consoles.json_schema_console_producer",
     "leader-election": "leader_election",
     "log-dirs": "log_dirs",
     "producer-perf-test": "producer_perf",
+    "protobuf-console-consumer": "schema_consoles.protobuf_console_consumer",
+    "protobuf-console-producer": "schema_consoles.protobuf_console_producer",
     "reassign-partitions": "reassign_partitions",
     "replica-verification": "replica_verification",
     "server-start": "server_start",

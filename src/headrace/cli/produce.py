@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,6 +75,22 @@ def produce(
     rate: Annotated[
         float | None, typer.Option("--rate", min=0.001, help="Maximum number of records per second.")
     ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema", help="Encode values, which are JSON, by this schema: a file (.avsc, .json, .proto) or latest."
+        ),
+    ] = None,
+    key_schema: Annotated[str | None, typer.Option("--key-schema", help="The same for keys.")] = None,
+    strategy: Annotated[
+        str, typer.Option("--strategy", help="Name of the subject: topic, record or topic-record.")
+    ] = "topic",
+    record_name: Annotated[
+        str | None, typer.Option("--record", help="Name of the record or Protobuf message, if the schema has several.")
+    ] = None,
+    registry: Annotated[
+        str, typer.Option("--registry", "-r", envvar="HEADRACE_REGISTRY", metavar="URL", help="The schema registry.")
+    ] = "http://127.0.0.1:8081",
     repartition: Annotated[
         bool, typer.Option("--repartition", help="Ignore the partitions in the input and choose them by key.")
     ] = False,
@@ -91,6 +107,8 @@ def produce(
     $ printf 'alice\\t10\\nbob\\t20\\n' | headrace produce orders -K '\\t'
 
     $ echo '{"key": "c", "value": {"amount": 5}, "headers": {"source": "web"}}' | headrace produce orders -F json
+
+    With --schema or --key-schema the text is JSON, and the records carry the id of their schema.
     """
     address = bootstrap_address(bootstrap)
     headers = tuple((name, value.encode()) for name, value in key_values(header, "--header").items())
@@ -111,17 +129,23 @@ def produce(
     count = connected(bootstrap, look, timeout=timeout)
     if partition is not None and count and partition >= count:
         raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
+    # A dry run changes nothing: encoding would register the schema.
+    encode = _encoding(
+        topic, None if dry_run else schema, None if dry_run else key_schema, strategy, record_name, registry
+    )
     settings = {"acks": acks, "compression.type": compression, **librdkafka_settings(bootstrap)}
     sender = _Sender(address, topic, settings, dry_run, count)
     with progress("sending", share=share, unit="records", shown=not typed) as advance:
         for record in _paced(records, rate):
             sender.send(
-                Incoming(
-                    record.key if record.key is not None or key is None else key.encode(),
-                    record.value,
-                    (*headers, *record.headers),
-                    record.timestamp_ms,
-                    partition if partition is not None else None if repartition else record.partition,
+                encode(
+                    Incoming(
+                        record.key if record.key is not None or key is None else key.encode(),
+                        record.value,
+                        (*headers, *record.headers),
+                        record.timestamp_ms,
+                        partition if partition is not None else None if repartition else record.partition,
+                    )
                 )
             )
             advance(1)
@@ -135,6 +159,23 @@ def produce(
     typer.echo(
         f"{verb} {counted(sender.sent, 'record')} to {topic}{f' (partition: {where})' if where else ''}", err=True
     )
+
+
+def _encoding(
+    topic: str, schema: str | None, key_schema: str | None, strategy: str, record: str | None, registry: str
+) -> Callable[[Incoming], Incoming]:
+    if schema is None and key_schema is None:
+        return lambda given: given
+    from headrace.cli.records.schema_records import RecordsEncoding, encoder_of, registry_client
+
+    client = registry_client(registry)
+    key, value = (
+        None
+        if text is None
+        else encoder_of(client, topic, text, strategy, is_key=is_key, message=record, option=option)
+        for text, is_key, option in ((key_schema, True, "--key-schema"), (schema, False, "--schema"))
+    )
+    return RecordsEncoding(topic, key, value).encoded
 
 
 def _records(

@@ -4,6 +4,7 @@
 `findings`    a finding: the observation and the remedy
 `reach`       the address, its protocol, and the addresses that brokers advertise
 `certificates`  certificates that have expired or soon will
+`zookeeper`   a ZooKeeper without ACLs or TLS, or with commands that show too much
 `replicas`    partitions without a leader or with too few in-sync replicas
 `strays`      logs that were set aside and use disk space
 `machines`    disks that are nearly full, clocks that differ

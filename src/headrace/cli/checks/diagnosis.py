@@ -13,6 +13,7 @@ from headrace.cli.checks.machines import clocks, disks
 from headrace.cli.checks.reach import advertised, reach
 from headrace.cli.checks.replicas import replicas
 from headrace.cli.checks.strays import strays
+from headrace.cli.checks.zookeeper import zookeeper
 from headrace.cli.support.client_settings import security_in
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
 from headrace.kernel.errors import Fault
@@ -52,6 +53,7 @@ async def examine(address: str, limits: CheckLimits, settings: Mapping[str, str]
             checks: dict[str, Callable[[], Awaitable[list[Finding]]]] = {
                 "advertised addresses": lambda: advertised(client),
                 "certificates": lambda: certificates(client),
+                "zookeeper": lambda: zookeeper(client),
                 "replicas": lambda: replicas(client),
                 "disks": lambda: disks(client, limits.min_free_percent),
                 "strays": lambda: strays(client),

@@ -18,7 +18,8 @@ _LOST: Final = {
     "behind them until each is aborted by hand), and transactional producers are no longer fenced",
     SHARE_GROUP_STATE_TOPIC: "what every share group has acknowledged: share groups begin again",
     "_schemas": "every schema of the schema registry: records that were written with them can no longer be decoded",
-    "__pipelines": "which batches every exactly-once pipeline has written: a restarted pipeline may write rows twice",
+    "__pipelines": "the progress of every pipeline: status shows nothing until the next batch",
+    "__sink_ledger": "which batches every exactly-once pipeline has written: a restarted pipeline may write rows twice",
     "__streams": "which topics every Spark query has read: a query that is stopped meanwhile does not notice that a "
     "topic was deleted and created again",
     "connect-configs": "the configuration of every connector of Kafka Connect",

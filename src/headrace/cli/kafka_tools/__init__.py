@@ -3,6 +3,7 @@ those of Kafka 4.3; older spellings from the documentation are accepted too. The
 
 Topics:       `topics` (its work is in `topic_command`), `configs`, `delete_records`, `get_offsets`
 Records:      `console_producer`, `console_consumer`, `dump_log`
+Schemas:      `schema_consoles`
 Groups:       `groups`, `consumer_groups`, `share_groups`
 Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, `delegation_tokens`, `transactions`
 Replicas:     `reassign_partitions`, `leader_election`, `replica_verification`

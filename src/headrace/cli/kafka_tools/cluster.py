@@ -6,15 +6,14 @@ import sys
 
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.tables import columns, fitted
-from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support.tool import Tool, ToolFailed, answer_error, connection_with
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import Unsupported
 from headrace.wire.apis import ApiKey
 
 ACTIONS = ("cluster-id", "unregister", "list-endpoints")
 OPTIONS = (
-    *CONNECTION,
-    Option("config", "The older spelling of --command-config.", "file"),
+    *connection_with("config"),
     Option("id", "The broker to unregister.", "number", int),
     Option("include-fenced-brokers", "Show brokers that are fenced, too."),
 )

@@ -6,7 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,14 +78,15 @@ def check(arguments: Arguments) -> None:
         )
 
 
-def formatter_properties(arguments: Arguments) -> dict[str, str]:
+def formatter_properties(arguments: Arguments, *, warns: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
     if arguments.given("formatter-config"):
         from headrace.config import parse_properties
 
         found |= parse_properties(Path(arguments["formatter-config"]).read_text())
     if arguments.given("property"):
-        warn_deprecated("property", "formatter-property")
+        if warns:
+            warn_deprecated("property", "formatter-property")
         found |= properties(arguments["property"], "property")
     found |= properties(arguments["formatter-property"], "formatter-property")
     for name in ("key", "value"):
@@ -218,8 +219,13 @@ def _shown(message: Message) -> Shown:
     )
 
 
-@sentences()
 def run(arguments: Arguments) -> int:
+    return print_records(arguments, lambda record: record)
+
+
+@sentences()
+def print_records(arguments: Arguments, decode: Callable[[Shown], Shown]) -> int:
+    """`decode` gets each record, and returns what to format. It raises CannotFormat."""
     if arguments["formatter"] != DEFAULT_FORMATTER:
         # Formatters of the coordinators' topics are rarely used and slow to import.
         import headrace.cli.kafka_tools.support.internal_records  # noqa: F401
@@ -238,7 +244,7 @@ def run(arguments: Arguments) -> int:
         for message in source.messages():
             printed += 1
             try:
-                text = show(_shown(message))
+                text = show(decode(_shown(message)))
             except CannotFormat as error:
                 if not arguments["skip-message-on-error"]:
                     raise ToolFailed(

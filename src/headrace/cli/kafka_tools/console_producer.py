@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.cli.kafka_tools.support.connection_check import require_cluster, require_writable_topic, sentences
 from headrace.cli.kafka_tools.support.librdkafka import explain, quiet_log, settings, warn_deprecated
-from headrace.cli.kafka_tools.support.line_reader import LineReader
+from headrace.cli.kafka_tools.support.line_reader import Line, LineReader
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError, properties
 from headrace.cli.kafka_tools.support.outages import Outages
 from headrace.cli.kafka_tools.support.tool import CONNECTION, bootstrap_address, client_id, command_properties, guarded
@@ -64,14 +64,15 @@ def check(arguments: Arguments) -> None:
         raise UsageError(f"--line-reader {reader!r}: only LineMessageReader is built in")
 
 
-def reader_properties(arguments: Arguments) -> dict[str, str]:
+def reader_properties(arguments: Arguments, *, warns: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
     if arguments.given("reader-config"):
         from headrace.config import parse_properties
 
         found |= parse_properties(Path(arguments["reader-config"]).read_text())
     if arguments.given("property"):
-        warn_deprecated("property", "reader-property", prefix="Warning:")
+        if warns:
+            warn_deprecated("property", "reader-property", prefix="Warning:")
         found |= properties(arguments["property"], "property")
     return found | properties(arguments["reader-property"], "reader-property")
 
@@ -89,8 +90,13 @@ def producer_settings(arguments: Arguments) -> dict[str, object]:
     }
 
 
-@sentences()
 def run(arguments: Arguments) -> int:
+    return produce_lines(arguments, lambda line: line)
+
+
+@sentences()
+def produce_lines(arguments: Arguments, encode: Callable[[Line], Line]) -> int:
+    """`encode` gets each line as a record, and returns what to send."""
     from confluent_kafka import Producer
 
     reader = LineReader(reader_properties(arguments))
@@ -109,7 +115,7 @@ def run(arguments: Arguments) -> int:
     interactive = sys.stdin.isatty()
     try:
         for number, text in enumerate(_lines(interactive), start=1):
-            line = reader.parse(text, number)
+            line = encode(reader.parse(text, number))
             while True:
                 try:
                     producer.produce(

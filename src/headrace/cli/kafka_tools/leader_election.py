@@ -6,7 +6,7 @@ import sys
 
 from headrace.cli.kafka_tools.support import json_files
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
-from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
+from headrace.cli.kafka_tools.support.tool import Tool, ToolFailed, answer_error, connection_with
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
@@ -14,13 +14,12 @@ from headrace.wire.apis import ApiKey
 
 TYPES = {"preferred": 0, "unclean": 1}
 OPTIONS = (
-    *CONNECTION,
+    *connection_with("admin.config"),
     Option("election-type", "preferred or unclean.", "type", str.lower, required=True),
     Option("topic", "The topic, with --partition.", "topic"),
     Option("partition", "The partition, with --topic.", "number", int),
     Option("all-topic-partitions", "Every partition."),
     Option("path-to-json-file", 'A file like {"partitions":[{"topic":"t","partition":0}]}.', "file"),
-    Option("admin.config", "The older spelling of --command-config.", "file"),
 )
 
 

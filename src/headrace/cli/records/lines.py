@@ -12,7 +12,7 @@ from typing import Final
 from headrace.cli.kafka_tools.support.tool import ToolFailed
 
 _FIELDS: Final = frozenset(
-    {"key", "value", "key_base64", "value_base64", "headers", "timestamp", "partition", "topic", "offset"}
+    {"key", "value", "key_base64", "value_base64", "headers", "timestamp", "partition", "topic", "offset", "error"}
 )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headrace.cli.records.times import time_text
+from headrace.client.places import time_text
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -41,6 +41,11 @@ class Seen:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    is_key_json: bool = False
+    is_value_json: bool = False
+    """The registry's schema has decoded them to JSON."""
+    error: str | None = None
+    """Why a key or value that names a schema was not decoded."""
 
 
 def decode(data: bytes | None, how: Decoding) -> object:
@@ -71,7 +76,10 @@ def decode_pair(record: Seen, key_how: Decoding, value_how: Decoding) -> tuple[o
         describe = internal_records.describe_group_record if offsets else internal_records.describe_transaction_record
         key, value = describe(record.key, record.value)
         return _json_or_text(key), _json_or_text(value)
-    return decode(record.key, key_how), decode(record.value, value_how)
+    return (
+        decode(record.key, Decoding.JSON if record.is_key_json else key_how),
+        decode(record.value, Decoding.JSON if record.is_value_json else value_how),
+    )
 
 
 def _json_or_text(text: str | None) -> object:
@@ -93,6 +101,8 @@ def document(record: Seen, key_how: Decoding, value_how: Decoding) -> dict[str, 
             found[f"{name}_base64"] = base64.b64encode(data).decode()
         else:
             found[name] = shown
+    if record.error is not None:
+        found["error"] = record.error
     found["headers"] = [[name, decode(data, Decoding.AUTO)] for name, data in record.headers]
     return found
 

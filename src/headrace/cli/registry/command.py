@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import sys
+import threading
 from typing import Annotated, Final
 
 import typer
 
+from headrace.cli.support.client_settings import client_settings, security_in
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
-from headrace.config import is_loopback
+from headrace.cli.support.http_service import InsecureListener, TlsConfig, listen_address, listener_tls, listening
 
 app = typer.Typer(no_args_is_help=True, help="The schema registry.")
 _DEFAULT_PORT: Final = 8081
@@ -30,29 +35,50 @@ def start(
     session_timeout_ms: Annotated[
         int, typer.Option(help="Another instance takes over when the leader is silent for this long.")
     ] = 10_000,
+    tls_config: TlsConfig = None,
+    insecure_listener: InsecureListener = False,
+    stop_with_input: Annotated[
+        bool, typer.Option("--stop-with-input", hidden=True, help="Stop at the end of standard input.")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for brokers and for the leader.")] = 30.0,
 ) -> None:
     """Run one instance until SIGTERM or Ctrl-C. Clients of Confluent's registry use it unchanged.
 
     $ headrace registry start --listen 127.0.0.1:8081 --bootstrap 127.0.0.1:9092
     """
-    from headrace.registry.app.serving import RegistryServer, identity_of, listening_socket
+    from headrace.registry.app.serving import RegistryServer, identity_of
     from headrace.registry.core.errors import RegistryError
     from headrace.registry.store.election import Identity
     from headrace.registry.store.store import StoreSettings
     from headrace.telemetry import set_up_logging
+    from headrace.web.login import Brokers
 
-    host, port = parse_listen(listen)
+    client = client_settings(bootstrap)
+    brokers, tls = Brokers.from_settings(bootstrap_address(bootstrap), client), listener_tls(tls_config)
+    address = listen_address(
+        listen,
+        "the registry",
+        has_tls=tls is not None,
+        has_login=brokers.need_login,
+        is_insecure_allowed=insecure_listener,
+    )
     set_up_logging("INFO")
-    try:
-        listener = listening_socket(host, port)
-    except OSError as error:
-        raise Failed(f"--listen {host}:{port}: {error.strerror}") from error
-    identity = identity_of(listener)
-    if host in ("0.0.0.0", "::"):
-        identity = Identity(socket.getfqdn(), identity.port)
-    settings = StoreSettings(bootstrap_address(bootstrap), identity, topic, group, session_timeout_ms, timeout)
-    server = RegistryServer(listener, settings, lambda url: print(f"schema registry ready on {url}", flush=True))
+    listener = listening(address)
+    identity = identity_of(listener, "http" if tls is None else "https")
+    if address.host in ("0.0.0.0", "::"):
+        identity = Identity(socket.getfqdn(), identity.port, identity.scheme)
+    settings = StoreSettings(
+        bootstrap_address(bootstrap), identity, topic, group, session_timeout_ms, timeout, security_in(client)
+    )
+    server = RegistryServer(
+        listener,
+        settings,
+        lambda url: print(f"schema registry ready on {url}", flush=True),
+        brokers=brokers,
+        tls=tls,
+    )
+    if stop_with_input:
+        threading.Thread(target=_stop_at_end_of_input, name="end of input", daemon=True).start()
     try:
         server.serve_forever()
     except RegistryError as error:
@@ -61,19 +87,7 @@ def start(
         raise typer.Exit(0) from None
 
 
-def parse_listen(text: str) -> tuple[str, int]:
-    """(host, port). An address beyond this machine must include its protocol, because the connection is not
-    encrypted."""
-    scheme, named, rest = text.rpartition("://")
-    if named and scheme != "http":
-        raise typer.BadParameter(f"--listen {text}: must be HOST:PORT or http://HOST:PORT")
-    host, _, port = rest.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
-        raise typer.BadParameter(f"--listen {text}: must be HOST:PORT with a port from 0 to 65535")
-    if not named and not is_loopback(host):
-        raise typer.BadParameter(
-            f"--listen {text}: opens the registry to other machines without encryption and login. "
-            f"If you want that, use --listen http://{rest}"
-        )
-    return host, int(port)
+def _stop_at_end_of_input() -> None:
+    """The process that started the registry holds the other end of a pipe. It has stopped when the pipe ends."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)

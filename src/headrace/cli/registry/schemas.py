@@ -16,8 +16,8 @@ from headrace.cli.support.change_report import report_one
 from headrace.cli.support.connection import Failed, Output, Yes, sure
 from headrace.cli.support.output import Format, show, show_one
 from headrace.kernel.plurals import counted
-from headrace.registry.core.errors import RegistryError
-from headrace.registry.rest_client import RegistryClient, in_path
+from headrace.serialization.errors import RegistryError
+from headrace.serialization.registry_client import RegistryClient, in_path
 
 app = typer.Typer(no_args_is_help=True, help="Schemas of a schema registry.")
 _TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}

@@ -1,4 +1,4 @@
-"""The processes of a development cluster: a ZooKeeper server and brokers, each with its own directory and log.
+"""The processes of a development cluster: a ZooKeeper server, brokers and the web console, each with its own log.
 
 They run in their own sessions, so that Ctrl-C in the terminal reaches only the command. The command then stops the
 brokers first, so that they can hand over leadership, and ZooKeeper last.
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _START_S: Final = 60
 _STOP_S: Final = 20
 _HOST: Final = "127.0.0.1"
+CONSOLE_PORT: Final = 8080
+REGISTRY_PORT: Final = 8081
 # Depth of the search for log directories below --data.
 _LEVELS: Final = 3
 
@@ -85,10 +87,22 @@ class Cluster:
             **settings,
         }
         self._members: list[Member] = []
+        self._services: list[Member] = []
+        """Processes that use the cluster. The cluster runs without them."""
+        self._console_port = _service_port(CONSOLE_PORT, is_free=port == 0)
+        self._registry_port = _service_port(REGISTRY_PORT, is_free=port == 0)
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"{_HOST}:{port}" for port in self._ports)
+
+    @property
+    def console(self) -> str:
+        return f"http://{_HOST}:{self._console_port}"
+
+    @property
+    def registry(self) -> str:
+        return f"http://{_HOST}:{self._registry_port}"
 
     @property
     def all_ended(self) -> bool:
@@ -97,15 +111,19 @@ class Cluster:
     @property
     def ended(self) -> list[str]:
         """Processes that ended without a stop by this command."""
-        return [member.name for member in self._members if member.has_ended]
+        return [member.name for member in self._processes if member.has_ended]
+
+    @property
+    def _processes(self) -> list[Member]:
+        return [*self._members, *self._services]
 
     def restart_ended(self) -> None:
-        for member in self._members:
+        for member in self._processes:
             if member.has_ended:
                 member.restart()
 
     def states(self) -> dict[str, str]:
-        return {member.name: member.state for member in self._members}
+        return {member.name: member.state for member in self._processes}
 
     def rows(self) -> list[dict[str, object]]:
         return [
@@ -113,7 +131,7 @@ class Cluster:
                 "process": m.name, "address": f"{_HOST}:{m.port}", "pid": m.process.pid, "state": m.state,
                 "log": m.log.name,
             }
-            for m in self._members
+            for m in self._processes
         ]  # fmt: skip
 
     def start(self, stopping: Callable[[], bool]) -> None:
@@ -132,6 +150,9 @@ class Cluster:
             self._start_broker(number, port)
         for member in self._members[1:]:
             self._wait(member, stopping)
+        if not stopping():
+            self._start_service("registry", self._registry_port)
+            self._start_service("console", self._console_port, "--registry", self.registry)
 
     def _secure(self) -> None:
         from headrace.cli.support.cluster_security import ClusterSecurity
@@ -168,6 +189,14 @@ class Cluster:
             command += [str(file), "--data", str(directory)]
         self._run(f"broker-{number}", port, command)
 
+    def _start_service(self, name: str, port: int, *options: str) -> None:
+        command = [sys.executable, "-m", "headrace.cli", name, "start"]
+        command += ["--listen", f"{_HOST}:{port}", "--bootstrap", self.bootstrap, *options]
+        if self.security is not None:
+            command += ["--command-config", str(self.security.setup.client_properties)]
+        log = self.directory / f"{name}.log"
+        self._services.append(Member(name, port, command, log, _started(command, log)))
+
     def _run(self, name: str, port: int, command: list[str]) -> None:
         log = self.directory / f"{name}.log"
         self._members.append(Member(name, port, command, log, _started(command, log)))
@@ -184,8 +213,9 @@ class Cluster:
             time.sleep(0.05)
 
     def stop(self, impatient: Callable[[], bool] = lambda: False) -> None:
-        """Stops brokers first, ZooKeeper last. Kills processes that do not end in time, or at once if `impatient`."""
-        for members in (self._members[1:], self._members[:1]):
+        """Stops services first, then brokers, ZooKeeper last. Kills processes that do not end in time, or at once if
+        `impatient`."""
+        for members in (self._services, self._members[1:], self._members[:1]):
             for member in members:
                 member.process.terminate()
             deadline = time.monotonic() + _STOP_S
@@ -236,6 +266,11 @@ def _is_of_cluster(found: Path, directory: Path) -> bool:
     if identity.home is None:  # from a version that did not store the kind of the store
         return (directory / "zookeeper").is_dir()
     return identity.home.kind == ZOOKEEPER
+
+
+def _service_port(usual: int, *, is_free: bool) -> int:
+    """The usual port of a service, or a free one if that is requested or the usual port is taken."""
+    return free_port() if is_free or _listens(usual) else usual
 
 
 def _refuse_taken(port: int) -> None:

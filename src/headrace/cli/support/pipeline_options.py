@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,7 +74,12 @@ def pipeline_spec(
     from headrace.pipelines.connectors.connector import load_pipeline
 
     given = {**in_configuration(client_settings(command_config)), **key_values(settings, "--set")}
-    return load_pipeline(path, address_of(bootstrap) if bootstrap else None).with_settings(given)
+    chosen = address_of(bootstrap) if bootstrap else None
+    own = load_pipeline(path).bootstrap
+    if chosen and own and chosen != own:
+        origin = "HEADRACE_BOOTSTRAP" if os.environ.get("HEADRACE_BOOTSTRAP") == bootstrap else "--bootstrap"
+        say(f"brokers: {chosen} of {origin} replaces {own} of {path}")
+    return load_pipeline(path, chosen).with_settings(given)
 
 
 def security_for(command_config: Path | None) -> ClientSecurity:

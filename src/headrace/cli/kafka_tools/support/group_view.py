@@ -6,21 +6,17 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
-from kio.serial import entity_reader
-
 from headrace.cli.kafka_tools.support.group_offsets import Position, committed, ends
 from headrace.cli.kafka_tools.support.tables import columns, fitted
 from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
+from headrace.client.group_members import assigned_partitions, classic_assignment
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from headrace.wire.messages.answers.consumer_group_describe import Assignment as ConsumerAssignment
     from headrace.wire.messages.answers.consumer_group_describe import DescribedGroup as ConsumerGroup
-    from headrace.wire.messages.answers.share_group_describe import Assignment as ShareAssignment
     from headrace.wire.messages.answers.share_group_describe import DescribedGroup as ShareGroup
 
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
@@ -111,38 +107,18 @@ async def described(client: ClusterClient, name: str, *, missing_is_empty: bool 
             m.group_instance_id,
             str(m.client_id),
             str(m.client_host),
-            _classic_assignment(m.member_assignment),
+            classic_assignment(m.member_assignment),
         )
         for m in group.members
     ]
     return Group(name, str(group.group_state), str(group.protocol_data), node, members)
 
 
-def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    if not data:
-        return ()
-    try:
-        assignment, _ = entity_reader(ConsumerProtocolAssignment)(bytes(data), 2)
-    except Exception:
-        # Boundary to bytes of a client: other protocol types (connect, sr) have their own format, and a decoding error
-        # must not end the command. They assign no partitions that it could show.
-        return ()
-    found: list[TopicPartition] = []
-    for entry in assignment.assigned_partitions:
-        found += [TopicPartition(str(entry.topic), int(number)) for number in entry.partitions]
-    return tuple(sorted(found))
-
-
-def _partitions(assignment: ConsumerAssignment | ShareAssignment) -> tuple[TopicPartition, ...]:
-    topics = assignment.topic_partitions
-    return tuple(sorted(TopicPartition(str(t.topic_name), int(p)) for t in topics for p in t.partitions))
-
-
 def _consumer_group(group: ConsumerGroup, node: int) -> Group:
     members = [
         Member(
             str(m.member_id), m.instance_id, str(m.client_id), str(m.client_host),
-            _partitions(m.assignment), _partitions(m.target_assignment), int(m.member_epoch),
+            assigned_partitions(m.assignment), assigned_partitions(m.target_assignment), int(m.member_epoch),
         )
         for m in group.members
     ]  # fmt: skip
@@ -154,7 +130,7 @@ def share_group(group: ShareGroup, node: int) -> Group:
     assignment."""
     members = [
         Member(
-            str(m.member_id), None, str(m.client_id), str(m.client_host), _partitions(m.assignment),
+            str(m.member_id), None, str(m.client_id), str(m.client_host), assigned_partitions(m.assignment),
             epoch=int(m.member_epoch),
         )
         for m in group.members

@@ -7,10 +7,15 @@ the few that differ, and removes settings that librdkafka does not have.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.security.sasl.token_source import expiry_s
 
 if TYPE_CHECKING:
+    from headrace.client.bearer_tokens import BearerTokens
     from headrace.client.security import ClientSecurity
 
 _RENAMED: Final = {
@@ -27,6 +32,8 @@ _WITHOUT_MEANING: Final = frozenset(
         "interceptor.classes", "metric.reporters", "max.poll.records", "partitioner.class", "exclude.internal.topics",
     }
 )  # fmt: skip
+# For a token that does not say when it expires.
+_ASK_AGAIN_S: Final = 60
 _OF_SECURITY: Final = ("security.", "ssl.", "sasl.")
 # Settings of the Java client that `security_settings` translates.
 _JAVA_ONLY: Final = frozenset(
@@ -46,8 +53,8 @@ _ONLY_PRODUCER: Final = frozenset(
 )
 
 
-def settings(java: Mapping[str, str], *, producer: bool) -> dict[str, str]:
-    found = {}
+def settings(java: Mapping[str, str], *, producer: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for name, value in java.items():
         if name in _WITHOUT_MEANING or (not producer and name in _ONLY_PRODUCER):
             continue
@@ -59,21 +66,32 @@ def settings(java: Mapping[str, str], *, producer: bool) -> dict[str, str]:
     return found
 
 
-def security_settings(java: Mapping[str, str]) -> dict[str, str]:
+def security_settings(java: Mapping[str, str]) -> dict[str, Any]:
     """Only the TLS and SASL settings. Java stores become files or PEM text; a JAAS line becomes user and password."""
-    found = {name: value for name, value in java.items() if name.startswith(_OF_SECURITY) and name not in _JAVA_ONLY}
+    found: dict[str, Any] = {
+        name: value for name, value in java.items() if name.startswith(_OF_SECURITY) and name not in _JAVA_ONLY
+    }
     if java.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return found
     from headrace.client.security import ClientSecurity
 
     security = ClientSecurity.from_settings(java)
-    if security.uses_sasl:
+    if security.bearer is not None:
+        found = {name: value for name, value in found.items() if not name.startswith("sasl.oauthbearer.")}
+        found["oauth_cb"] = partial(_bearer_token, security.bearer)
+    elif security.uses_sasl:
         found |= {"sasl.username": security.username, "sasl.password": security.password}
     if security.encrypted:
         found |= _stores(security)
         if not security.check_hostname:
             found["ssl.endpoint.identification.algorithm"] = "none"
     return found
+
+
+def _bearer_token(bearer: BearerTokens, _: str) -> tuple[str, float]:
+    """librdkafka asks for a token, and again before it expires."""
+    token = bearer.current()
+    return token, expiry_s(token) or time.time() + _ASK_AGAIN_S
 
 
 def _stores(security: ClientSecurity) -> dict[str, str]:

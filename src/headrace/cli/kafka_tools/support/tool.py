@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,11 @@ COMMAND_CONFIG = Option(
     "command-config", "A properties file with client settings.", "file", also=("consumer.config", "producer.config")
 )
 CONNECTION = (BOOTSTRAP, ZOOKEEPER, COMMAND_CONFIG)
+
+
+def connection_with(*older_spellings: str) -> tuple[Option, ...]:
+    """The options of a connection, for a tool that spells `--command-config` in another way too."""
+    return BOOTSTRAP, ZOOKEEPER, replace(COMMAND_CONFIG, also=(*COMMAND_CONFIG.also, *older_spellings))
 
 
 class ToolFailed(Exception):

@@ -1,0 +1,5 @@
+"""Topics as tables, and SQL over both. In reading order:
+
+`tables`   `headrace tables …`
+`sql`      `headrace sql`
+"""

@@ -1,0 +1,104 @@
+"""`headrace sql`: SQL over topics."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.support.client_settings import client_security
+from headrace.cli.support.connection import Bootstrap, bootstrap_address
+from headrace.cli.support.output import Format, show
+from headrace.cli.support.pipeline_options import one_sentence, say
+from headrace.client.server_kind import require_broker
+
+if TYPE_CHECKING:
+    from headrace.tables.sql_results import ResultFormat
+    from headrace.tables.sql_session import SqlSession
+
+app = typer.Typer(help="SQL over topics.")
+
+
+@app.command()
+def sql(
+    command: Annotated[str | None, typer.Option("--command", "-c", help="Statements to run.", metavar="SQL")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="File with statements to run.")] = None,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Output format: table, json, csv or parquet.")
+    ] = "table",
+    binary: Annotated[bool, typer.Option("--binary", help="Keys and values as bytes (BLOB) instead of text.")] = False,
+    tables: Annotated[Path, typer.Option("--tables", help="Pipeline directory of the tables.", metavar="DIR")] = Path(
+        "tables"
+    ),
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Query topics with SQL. Without -c and -f, statements are read from a prompt or from standard input.
+
+    $ headrace sql -c 'SELECT partition, count(*) AS records FROM orders GROUP BY ALL'
+    """
+    form = _format(output)
+    if command is not None and file is not None:
+        raise typer.BadParameter("give statements with -c or with -f, not with both")
+    address, security = bootstrap_address(bootstrap), client_security(bootstrap)
+    with one_sentence():
+        from headrace.client.blocking.client import parse_addresses
+        from headrace.client.security import ClientSecurity
+        from headrace.pipelines.options import Cluster
+        from headrace.tables.sql_session import SqlSession
+
+        chosen = security or ClientSecurity()
+        require_broker(parse_addresses(address), encrypted=chosen.encrypted)
+        with SqlSession(Cluster(address, chosen, "headrace-sql"), binary=binary, tables=tables) as session:
+            if command is not None:
+                _run(session, command, form)
+            elif file is not None:
+                _run(session, file.read_text(), form)
+            elif sys.stdin.isatty():
+                _converse(session, form)
+            else:
+                _run(session, sys.stdin.read(), form)
+
+
+def _format(text: str) -> ResultFormat:
+    from headrace.tables.sql_results import ResultFormat
+
+    try:
+        form = ResultFormat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"--output {text!r}: must be {', '.join(ResultFormat)}") from error
+    if form is ResultFormat.PARQUET and sys.stdout.isatty():
+        raise typer.BadParameter("--output parquet writes bytes: send standard output to a file, as in > rows.parquet")
+    return form
+
+
+def _run(session: SqlSession, text: str, form: ResultFormat) -> None:
+    from headrace.tables.sql_results import ResultFormat, plain_rows, write
+
+    for statement, line in session.statements(text):
+        answer = session.query(statement, line)
+        if answer is None:
+            continue
+        schema, batches = answer.stream()
+        if form is ResultFormat.TABLE:
+            show(list(plain_rows(batches)), Format.TABLE, empty="no rows")
+        else:
+            sys.stdout.flush()
+            write(form, schema, batches, sys.stdout.buffer)
+
+
+def _converse(session: SqlSession, form: ResultFormat) -> None:
+    from headrace.kernel.errors import Fault
+    from headrace.pipelines.errors import PipelineError
+    from headrace.tables.sql_prompt import prompt
+
+    def run(text: str) -> None:
+        try:
+            _run(session, text, form)
+        except (PipelineError, Fault) as error:
+            say(str(error))
+        except KeyboardInterrupt:
+            say("stopped")
+
+    prompt(session, run, say)

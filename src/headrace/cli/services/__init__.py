@@ -1,0 +1,5 @@
+"""Commands that start HTTP services beside the brokers.
+
+`console`    the web console
+`http_api`   the HTTP API
+"""

@@ -1,0 +1,57 @@
+"""`headrace datagen`: plans become records on a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from headrace.testing import RunningBroker
+from tests.cli.conftest import Run
+from tests.support.registry import registry
+
+
+def test_a_plan_creates_its_topics_and_sends_its_records(headrace: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "shop.yml"
+    plan.write_text(
+        "topics:\n  shop-orders:\n    partitions: 3\n    configs: {cleanup.policy: compact}\n    key: order\n"
+        "    value: {order: {sequence: 'order-{}'}, count: {integer: [1, 5]}}\n"
+    )
+    ran = headrace("datagen", "run", str(plan), "--count", "200", "--fast", "-o", "json")
+    assert ran.code == 0, ran
+    assert (ran.json["records"], ran.json["topics"]) == (200, {"shop-orders": 200})
+    described = headrace("topics", "describe", "shop-orders", "-o", "json")
+    assert len(described.json) == 3
+    assert "compact" in headrace("configs", "get", "topic/shop-orders").out
+    read = headrace("consume", "shop-orders", "-n", "200", "-o", "json")
+    values = sorted(json.loads(line)["key"] for line in read.out.splitlines())
+    assert values == sorted(f"order-{number}" for number in range(1, 201))
+
+
+def test_dry_run_prints_what_produce_reads(headrace: Run) -> None:
+    first, again = (headrace("datagen", "run", "sensors", "--dry-run", "--count", "3", "--seed", "4") for _ in range(2))
+    documents = [json.loads(line) for line in first.out.splitlines()]
+    assert [each["topic"] for each in documents] == ["temperatures"] * 3
+    assert [each["key"] for each in documents] == [json.loads(line)["key"] for line in again.out.splitlines()]
+    assert headrace("topics", "describe", "temperatures").code == 1
+
+
+def test_mistakes_are_named(headrace: Run, tmp_path: Path) -> None:
+    assert "Did you mean 'orders'?" in headrace("datagen", "run", "order").err
+    assert "there is no file gone.yml" in headrace("datagen", "run", "gone.yml").err
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("topics: {t: {value: {a: {integr: 1}}}}")
+    ran = headrace("datagen", "run", str(wrong))
+    assert ran.code == 1 and f"{wrong}: topics.t.value.a: no kind of field 'integr'. Did you mean 'integer'?" in ran.err
+    assert headrace("datagen", "run", "orders", "--for", "soon").code == 2
+
+
+def test_a_registered_schema_encodes_the_values(headrace: Run, running: RunningBroker, tmp_path: Path) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+    (tmp_path / "user.avsc").write_text(json.dumps({"type": "record", "name": "User", "fields": fields}))
+    plan = tmp_path / "users.yml"
+    plan.write_text("topics: {users: {format: avro, schema: user.avsc, key: id}}")
+    refused = headrace("datagen", "run", str(plan), "--count", "5")
+    assert refused.code == 1 and "needs a schema registry: --registry URL" in refused.err
+    with registry(running.bootstrap) as started:
+        ran = headrace("datagen", "run", str(plan), "--count", "5", "--fast", "--registry", started.url, "-o", "json")
+        assert ran.code == 0 and ran.json["records"] == 5, ran
