@@ -7,7 +7,7 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check check-fast coverage docs docs-site pages bench chaos simulate fuzz dist programs lock clean
+.PHONY: help setup run test quick check check-fast coverage docs docs-site pages bench chaos simulate fuzz dist programs lock vendor screenshots clean
 
 help: ## Shows this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-run: setup ## Runs a broker on localhost:9092 and a word count on Spark, in ./data, until Ctrl-C
+run: setup ## Runs a broker on localhost:9092, the web console and a word count on Spark, in ./data, until Ctrl-C
 	@exec $(BIN)/headrace demo wordcount --data data
 
 test: setup programs check ## Runs the checks, then every test, two at a time (tests/support/lanes.py); under 25 minutes on two cores
@@ -97,8 +97,14 @@ programs: setup
 
 lock: ## Resolves the dependencies again into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
-	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra dev --extra docs --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra sql --extra dev --extra docs --no-header --no-annotate \
 	  -o requirements.lock pyproject.toml
+
+vendor: setup ## Fetches the browser files of the web console from npm again (needs npm; installing does not)
+	$(BIN)/python tools/vendor.py
+
+screenshots: setup programs ## Makes the pictures of the web console in docs/console again (needs Chromium)
+	$(BIN)/python tools/console_screenshots.py
 
 clean: ## Removes .venv, caches and build; keeps ./data and the downloaded jars in .cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -9,7 +9,21 @@ from pathlib import Path
 
 from benchmarks.report import show
 
-SUITES = ("broker", "authorization", "groups", "loading", "transactions", "cluster", "cli", "pipelines")
+SUITES = (
+    "broker",
+    "authorization",
+    "security",
+    "groups",
+    "loading",
+    "transactions",
+    "cluster",
+    "cli",
+    "registry",
+    "serialization",
+    "http_api",
+    "sql",
+    "pipelines",
+)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ calling process. The broker is another process.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.wire import codec
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS = 0, 1, 2, 3, 19
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PRODUCE_VERSION, FETCH_VERSION = 9, 11
 # Position of the records of the only partition in a Fetch v11 answer, without the topic's name and the frame length.
 _RECORDS_AT = 4 + 4 + 2 + 4 + 4 + 2 + 4 + 34 + 4 + 4
@@ -37,12 +39,54 @@ class Throughput:
         return self.requests / self.seconds
 
 
+def connect(port: int) -> socket.socket:
+    """A plain connection. For a `SecuredPort`, one through TLS that is logged in."""
+    plain = socket.create_connection(("127.0.0.1", int(port)), timeout=60)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return port.secure(plain) if isinstance(port, SecuredPort) else plain
+
+
+class SecuredPort(int):
+    """A port with TLS and SASL/PLAIN, which the functions of this module take like any port."""
+
+    context: ssl.SSLContext
+    user: str
+    password: str
+
+    @classmethod
+    def of(cls, port: int, context: ssl.SSLContext, user: str, password: str) -> SecuredPort:
+        made = cls(port)
+        made.context, made.user, made.password = context, user, password
+        return made
+
+    def secure(self, plain: socket.socket) -> ssl.SSLSocket:
+        encrypted = self.context.wrap_socket(plain)
+        token = f"\0{self.user}\0{self.password}".encode()
+        for api_key, body in ((SASL_HANDSHAKE, {"mechanism": "PLAIN"}), (SASL_AUTHENTICATE, {"auth_bytes": token})):
+            encrypted.sendall(codec.encode_request(api_key, 1, 1, "bench", body))
+            (length,) = struct.unpack(">i", _exactly(encrypted, 4))
+            answer = codec.read_response(api_key, 1, _exactly(encrypted, length))[1]
+            assert not answer.error_code, answer
+        return encrypted
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = connection.recv(length - len(data))
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        data += more
+    return data
+
+
 class Wire:
     """One blocking connection."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = connect(port)
+        # The kernel discards bytes of a plain connection. Those of TLS are decrypted first.
+        self._discards = 0 if isinstance(self.socket, ssl.SSLSocket) else socket.MSG_TRUNC
         self._buffer = bytearray(1 << 20)
 
     def close(self) -> None:
@@ -75,7 +119,7 @@ class Wire:
     def skip(self, length: int) -> None:
         """Reads this number of bytes from the connection without copying them."""
         while length > 0:
-            got = self.socket.recv_into(self._buffer, min(length, len(self._buffer)), socket.MSG_TRUNC)
+            got = self.socket.recv_into(self._buffer, min(length, len(self._buffer)), self._discards)
             if not got:
                 raise ConnectionError("the broker closed the connection")
             length -= got

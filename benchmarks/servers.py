@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -37,6 +38,14 @@ class Server:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    def client(self, plain: socket.socket) -> socket.socket:
+        """The client's side of a connection, with TLS if the settings ask for it."""
+        if "ssl.keystore.location" not in self.settings:
+            return plain
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context.wrap_socket(plain)
+
     def start(self) -> Server:
         raise NotImplementedError
 
@@ -59,14 +68,15 @@ class Server:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _first_answer(port: int, began: float, timeout: float, process: subprocess.Popen[bytes]) -> float:
+def _first_answer(server: Server, began: float, timeout: float, process: subprocess.Popen[bytes]) -> float:
     """Seconds until the broker answers an ApiVersions request: the moment when a client can begin."""
+    port = server.port
     request = b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\xff\xff"
     while time.monotonic() - began < timeout:
         if process.poll() is not None:
             raise RuntimeError(f"the broker ended at its start with code {process.returncode}")
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as plain, server.client(plain) as client:
                 client.settimeout(5)
                 client.sendall(request)
                 if client.recv(4):
@@ -92,7 +102,7 @@ class Headrace(Server):
         with (self.directory / "headrace.out").open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         self.pid = self._process.pid
-        self.start_seconds = _first_answer(self.port, began, 30, self._process)
+        self.start_seconds = _first_answer(self, began, 30, self._process)
         return self
 
     def stop(self) -> None:
@@ -118,7 +128,7 @@ class Kafka(Server):
         self._node.start()
         assert self._node.process is not None
         self.pid = self._node.process.pid
-        self.start_seconds = _first_answer(self.port, began, 60, self._node.process)
+        self.start_seconds = _first_answer(self, began, 60, self._node.process)
         return self
 
     def stop(self) -> None:

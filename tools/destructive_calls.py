@@ -56,7 +56,7 @@ _OURS = frozenset({*_OF_SMALL_FILES, *_OF_LOGS, *_OF_RECORDS, *_OF_CLIENT})
 _OF_NODES = frozenset({"Delete", "Set"})
 # Methods with common names count by their receiver.
 _ON_OWNERS = frozenset(
-    {"store.delete", "store.set", "transaction.delete", "transaction.set_data", "logs.delete", "trash.put"}
+    {"store.delete", "store.set", "transaction.delete", "transaction.set_data", "logs.delete", "deletions.put"}
 )
 
 Call = tuple[str, str, str]

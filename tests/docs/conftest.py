@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.page import ROOT, PageRun
 from tests.support.distribution import Distribution, build
+from tests.support.pytest_plugin import plugin_environment
 
 Follow = Callable[[str], None]
 
@@ -47,7 +48,7 @@ def follow(tmp_path: Path, request: pytest.FixtureRequest) -> Follow:
     def followed(name: str) -> None:
         page = ROOT / "docs" / name
         installs = "--find-links dist" in page.read_text()
-        environment: dict[str, str] = {}
+        environment = plugin_environment()
         if installs:
             built: Distribution = request.getfixturevalue("distribution")
             (tmp_path / "dist").symlink_to(built.wheel.parent)

@@ -29,7 +29,20 @@ class RunningBroker:
         self.host, self.port = address.hostname, address.port
 
     def _enrich_client_params(self, params: dict[str, object], **defaults: object) -> dict[str, object]:
-        return {**defaults, **params, "bootstrap_servers": f"{self.host}:{self.port}"}
+        return {**defaults, **params, **_security(), "bootstrap_servers": f"{self.host}:{self.port}"}
+
+
+def _security() -> dict[str, object]:
+    """TLS and SCRAM, if the suite runs on a secured broker."""
+    if "SUITE_CA" not in os.environ:
+        return {}
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": os.environ["SUITE_CA"],
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": os.environ["SUITE_USER"],
+        "sasl_plain_password": os.environ["SUITE_PASSWORD"],
+    }
 
 
 def keep_requested_updates() -> None:

@@ -4,6 +4,7 @@
     python -m tests.suites.run aiokafka --source DIR              # its repository: no source package has its tests
     python -m tests.suites.run kafka-python --on kafka            # the same on Apache Kafka 4.3.0
     python -m tests.suites.run kafka-python --brokers 3           # three of them, and a ZooKeeper server
+    python -m tests.suites.run kafka-python --secured             # through TLS and SCRAM-SHA-512
 
 This module lists the files to run. FINDINGS.md lists each test that is left out, with its reason. Options after `--` go
 to pytest.
@@ -27,6 +28,7 @@ from headrace.net.free_ports import free_port
 from headrace.testing import BrokerProcess
 from tests.reference.kafka import ReferenceKafka
 from tests.suites.three import BROKERS, three_brokers
+from tests.support.certificates import Authority
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parents[1] / ".cache" / "suites"
@@ -98,8 +100,39 @@ AIOKAFKA = Suite(
 SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
 
 
+@dataclass(frozen=True)
+class SecuredSuite:
+    """TLS and SCRAM-SHA-512 for a suite: the settings of the broker, and those of the client for the plugin."""
+
+    authority: Authority
+
+    user = "suite"
+    password = "sesame"
+
+    def prepare(self, directory: Path) -> dict[str, str]:
+        """Adds the user to the data directory. Returns the settings of the broker."""
+        add = ["security", "add-user", self.user, "--data", str(directory / "data"), "--mechanism", "SCRAM-SHA-512"]
+        subprocess.run(
+            [sys.executable, "-m", "headrace.cli", *add], input=f"{self.password}\n", text=True, check=True, timeout=60
+        )
+        return {
+            "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            **self.authority.issue("broker").properties(),
+        }
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "SUITE_CA": str(self.authority.certificate),
+            "SUITE_USER": self.user,
+            "SUITE_PASSWORD": self.password,
+        }
+
+
 @contextlib.contextmanager
-def broker_for(suite: Suite, on: str, directory: Path, brokers: int = 1) -> Iterator[str]:
+def broker_for(
+    suite: Suite, on: str, directory: Path, brokers: int = 1, secured: SecuredSuite | None = None
+) -> Iterator[str]:
     """The address of a broker that runs as long as the suite."""
     node_id = int(suite.settings.get("broker.id", "1"))
     settings = {name: value for name, value in suite.settings.items() if name != "broker.id"}
@@ -112,8 +145,10 @@ def broker_for(suite: Suite, on: str, directory: Path, brokers: int = 1) -> Iter
             yield kafka.bootstrap
         return
     port = free_port()
+    if secured is not None:
+        settings |= secured.prepare(directory)
     # kafka-python's tests expect a configured advertised address.
-    settings = {**suite.settings, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    settings = {**settings, "broker.id": str(node_id), "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     running = BrokerProcess(settings, directory / "data", port=port)
     try:
         yield running.bootstrap
@@ -128,16 +163,19 @@ def run(
     source: Path | None = None,
     on: str = "headrace",
     brokers: int = 1,
+    secured: bool = False,
     more: tuple[str, ...] = (),
     output: int | None = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the suite in a Python process. The result has its output. With None the output is shown directly."""
     root = source or suite.source()
     left_out = suite.left_out()
-    with broker_for(suite, on, directory, brokers) as address:
+    security = SecuredSuite(Authority.make(directory / "certificates")) if secured else None
+    with broker_for(suite, on, directory, brokers, security) as address:
         environment = os.environ | suite.environment
         environment |= {"PYTHONPATH": f"{root}:{HERE}", "KAFKA_URI": f"kafka://{address}"}
         environment["KAFKA_REPLICAS"] = str(brokers)
+        environment |= security.environment() if security is not None else {}
         chosen = ["-k", " and ".join(f"not {name}" for name in left_out)] if left_out else []
         plugins = ["-p", suite.plugin, "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(root)]
         command = [sys.executable, "-m", "pytest", "-q", *plugins, *suite.options, *chosen, "--tb=short", *more]
@@ -153,6 +191,7 @@ def main() -> int:
     parser.add_argument("--source", type=Path, help="Source tree of the client, instead of its package.")
     parser.add_argument("--on", choices=("headrace", "kafka"), default="headrace")
     parser.add_argument("--brokers", type=int, choices=(1, BROKERS), default=1)
+    parser.add_argument("--secured", action="store_true", help="Use TLS and SCRAM-SHA-512; only kafka-python.")
     parser.add_argument("--files", nargs="+", help="Run only these files of the suite.")
     parser.add_argument("more", nargs="*", help="Options for pytest, after --.")
     arguments = parser.parse_args()
@@ -162,7 +201,7 @@ def main() -> int:
         if arguments.files:
             suite = replace(suite, files=tuple(arguments.files))
         more = tuple(arguments.more)
-        place = {"source": source, "on": arguments.on, "brokers": arguments.brokers}
+        place = {"source": source, "on": arguments.on, "brokers": arguments.brokers, "secured": arguments.secured}
         return run(suite, Path(directory), **place, more=more, output=None).returncode
 
 

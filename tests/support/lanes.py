@@ -15,6 +15,8 @@ import pytest
 _ORDER = (
     "tests/pipelines/",
     "tests/cluster/",
+    "tests/tables/",
+    "tests/console/",
     "tests/docs/",
     "tests/conformance/",
     "tests/differential/",
@@ -23,7 +25,7 @@ _ORDER = (
     "tests/cli/",
     "tests/unit/",
 )
-_TOGETHER = ("tests/pipelines/", "tests/differential/")
+_TOGETHER = ("tests/pipelines/", "tests/tables/", "tests/differential/")
 
 
 def scope(nodeid: str) -> str:

@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.registry.app.serving import RegistryServer, identity_of, listening_socket
+from headrace.registry.app.serving import RegistryServer, identity_of
 from headrace.registry.core.state import State
 from headrace.registry.store.store import StoreSettings
+from headrace.web.address import ListenAddress
+from headrace.web.listener import bound_socket
 
 
 class RunningRegistry:
-    def __init__(self, bootstrap: str, **settings: Any) -> None:
-        listener = listening_socket("127.0.0.1", 0)
+    def __init__(self, bootstrap: str, *, port: int = 0, **settings: Any) -> None:
+        listener = bound_socket(ListenAddress("127.0.0.1", port))
         self._ready: Future[str] = Future()
         self.server = RegistryServer(
             listener, StoreSettings(bootstrap, identity_of(listener), **settings), self._ready.set_result
