@@ -97,7 +97,7 @@ programs: setup
 
 lock: ## Resolves the dependencies again into requirements.lock (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: see https://docs.astral.sh/uv" >&2; exit 1; }
-	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra sql --extra dev --extra docs --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 --generate-hashes --extra spark --extra sql --extra connectors --extra xml --extra dev --extra docs --no-header --no-annotate \
 	  -o requirements.lock pyproject.toml
 
 vendor: setup ## Fetches the browser files of the web console from npm again (needs npm; installing does not)
