@@ -10,6 +10,7 @@
 `json_schema`       JSON payloads
 `protobuf`          Protobuf payloads
 `codecs`            the three formats behind one interface
+`cel`               CEL expressions: filters and conditions
 `rules`             conditions of data contracts
 `record_decoder`    bytes to values
 `record_encoder`    values to bytes

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from headrace.kernel.dataclass import dataclass
+from headrace.serialization.cel import CelExpression, NotCel, NoValue
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.schema import RegisteredSchema
 
@@ -96,21 +97,16 @@ def _on_failure(rule: Mapping[str, Any], mode: RuleMode) -> str:
 
 
 def _program(name: str, expression: str) -> Callable[[Any], bool]:
-    import celpy
-    from celpy import CELEvalError, CELParseError  # type: ignore[attr-defined]
-
-    environment = celpy.Environment()
     try:
-        program = environment.program(environment.compile(expression.strip()))
-    except CELParseError as fault:
+        program = CelExpression(expression.strip())
+    except NotCel as fault:
         raise SerializationError(f"rule {name!r} is not CEL: {expression!r}") from fault
 
     def holds(message: Any) -> bool:
         try:
-            return bool(program.evaluate({"message": message}))
-        except CELEvalError as fault:
-            why = fault.args[0] if fault.args else fault
-            raise SerializationError(f"rule {name!r} cannot be evaluated ({why}): {expression}") from fault
+            return bool(program.value({"message": message}))
+        except NoValue as fault:
+            raise SerializationError(f"rule {name!r} cannot be evaluated ({fault}): {expression}") from fault
 
     return holds
 

@@ -23,6 +23,7 @@ from headrace.kernel.json_values import JsonValue
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records, opened_section
+from headrace.serialization.cel import CelExpression, NotCel
 
 STEP_S: Final = 1.0
 STEP_MATCHES: Final = 50
@@ -81,20 +82,14 @@ class CelFilter:
 
     def __init__(self, expression: str, decoding: Decoding) -> None:
         """Raises Rejected with the fault of the expression."""
-        # Imported on first use: the parser takes a third of a second to load.
-        from celpy import Environment
-        from celpy.adapter import json_to_cel
-        from celpy.celparser import CELParseError
-        from celpy.evaluation import CELEvalError
+        from celpy.adapter import json_to_cel  # half a second: imported when a reader uses it
 
         self._to_cel = json_to_cel
-        self._faults = (CELEvalError, ValueError, TypeError)
         self._decoding = decoding
         try:
-            environment = Environment()
-            self._program = environment.program(environment.compile(expression))
-        except CELParseError as error:
-            raise Rejected(422, f"the CEL expression cannot be read: {error.args[0]}") from error
+            self._expression = CelExpression(expression)
+        except NotCel as error:
+            raise Rejected(422, f"the CEL expression cannot be read: {error}") from error
 
     def may_match(self, _: BatchView) -> bool:
         return True
@@ -110,10 +105,7 @@ class CelFilter:
             "offset": shown.offset,
             "timestamp": shown.timestamp_ms,
         }
-        try:
-            return bool(self._program.evaluate({name: self._to_cel(fact) for name, fact in facts.items()}))
-        except self._faults:
-            return False
+        return self._expression.holds({name: self._to_cel(fact) for name, fact in facts.items()})
 
 
 def _cel_value(shown: Shown) -> JsonValue:

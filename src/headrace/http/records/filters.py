@@ -12,13 +12,12 @@ does not select it.
 from __future__ import annotations
 
 import json
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.kernel.json_values import JsonObject, JsonValue
-from headrace.web.errors import Problem, bad_request
+from headrace.serialization.cel import CelExpression, NotCel
+from headrace.web.errors import bad_request
 
 Condition = Callable[[JsonObject], bool]
 _LONGEST: Final = 2000
@@ -72,38 +71,18 @@ def _matching(text: str) -> Condition:
     return holds
 
 
-# The library keeps one parser for the process, and requests compile on several threads.
-_COMPILING = threading.Lock()
-
-
 def _expression(text: str) -> Condition:
-    import celpy  # half a second: imported when a reader uses it
-    from celpy.adapter import json_to_cel
-    from celpy.celparser import CELParseError
-    from celpy.evaluation import CELEvalError
+    from celpy.adapter import json_to_cel  # half a second: imported when a reader uses it
 
-    logging.getLogger("celpy").setLevel(logging.CRITICAL)  # it logs each record on which an expression fails
     try:
-        with _COMPILING:
-            environment = celpy.Environment(runner_class=celpy.CompiledRunner)
-            program = environment.program(environment.compile(text))
-    except CELParseError as error:
-        where = f" at column {error.column}" if getattr(error, "column", None) else ""
+        expression = CelExpression(text)
+    except NotCel as error:
+        where = f" at column {error.column}" if error.column else ""
         raise bad_request(f"filter={text!r}: not a CEL expression{where}") from None
-    except Exception as error:
-        # Boundary to the library: it raises errors of its parser and its compiler for text of the caller.
-        raise Problem(400, 400, f"filter={text!r}: not a CEL expression: {type(error).__name__}") from None
 
     def holds(document: JsonObject) -> bool:
         names = {name: json_to_cel(document[name]) for name in _FIELDS}
         names["headers"] = json_to_cel({one["name"]: one["value"] for one in document["headers"]})
-        try:
-            result = program.evaluate(names)
-            return isinstance(result, celpy.celtypes.BoolType) and bool(result)
-        except CELEvalError:
-            return False
-        except Exception:
-            # Boundary to the library: an expression can fail on a value in ways that it does not wrap.
-            return False
+        return expression.holds(names)
 
     return holds
