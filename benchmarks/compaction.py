@@ -21,7 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
-from headrace.storage.compaction.cleaner import Cleaner, dirt_of, discard, prepare
+from headrace.storage.compaction.cleaner import Cleaner
+from headrace.storage.compaction.job import dirt_of, discard, prepare
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import open_log
 from tests.reference import kafka as reference

@@ -23,7 +23,8 @@ from headrace.demos.wordcount.demo import TopicReader
 from headrace.kernel.ids import TopicPartition as Place
 from headrace.pipelines.flows.dead_letter_headers import SUFFIX, TOPIC_HEADER
 from headrace.pipelines.flows.dead_letters import list_dead_letters, retry_dead_letters
-from headrace.storage.compaction.cleaner import Cleaner, dirt_of, install, prepare
+from headrace.storage.compaction.cleaner import Cleaner
+from headrace.storage.compaction.job import dirt_of, install, prepare
 from headrace.testing import RunningBroker, broker
 from tests.support.committed_readers import Reader, assert_readers_agree, truth
 from tests.support.effort import is_long, rounds

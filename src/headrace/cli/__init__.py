@@ -28,7 +28,7 @@ from typing import Final
 from headrace.cli.support.broken_pipe import open_streams
 
 # Packages of the extra `headrace[spark]`. A broker and its commands do not need them.
-_OF_SPARK: Final = ("pyspark", "pandas", "numpy", "pyarrow", "google", "fastavro", "deltalake", "psycopg", "duckdb")
+_OF_SPARK: Final = ("pyspark", "pandas", "pyarrow", "google", "fastavro", "deltalake", "psycopg", "duckdb")
 
 
 def main() -> None:

@@ -120,7 +120,18 @@ def rebuilt(batch: BatchView, records: Layout | None, kept: Sequence[int], delet
         if batch.timestamp_type is TimestampType.CREATE_TIME:
             max_timestamp_ms = batch.base_timestamp_ms + max(map(_timestamp_delta, pieces))
         section = b"".join([_shifted(piece, shift) for piece in pieces] if shift else pieces)
-    packed = compress(batch.codec, section) if kept else b""
+    return _packed(batch, section, len(kept), attributes, base_timestamp_ms, max_timestamp_ms)
+
+
+def repacked(batch: BatchView, section: bytes, count: int, max_timestamp_ms: int) -> bytes:
+    """The batch with `count` of its records, whose bytes are `section`. Its other fields stay the same."""
+    return _packed(batch, section, count, batch.attributes, batch.base_timestamp_ms, max_timestamp_ms)
+
+
+def _packed(
+    batch: BatchView, section: bytes, count: int, attributes: int, base_timestamp_ms: int, max_timestamp_ms: int
+) -> bytes:
+    packed = compress(batch.codec, section) if count else b""
     out = bytearray(
         HEADER.pack(
             batch.base_offset,
@@ -129,14 +140,14 @@ def rebuilt(batch: BatchView, records: Layout | None, kept: Sequence[int], delet
             batch.magic,
             0,
             # An empty batch is not compressed.
-            attributes if kept else attributes & ~0x07,
+            attributes if count else attributes & ~0x07,
             batch.last_offset_delta,
             base_timestamp_ms,
             max_timestamp_ms,
             batch.producer_id,
             batch.producer_epoch,
             batch.base_sequence,
-            len(kept),
+            count,
         )
     )
     out += packed

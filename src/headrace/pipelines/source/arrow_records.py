@@ -1,12 +1,8 @@
-"""Record batches to Arrow columns, decoded with numpy instead of record by record.
+"""Record batches to Arrow columns, decoded with numpy instead of record by record (`records/record_columns`).
 
-A v2 record starts with its length, so the decoder must walk from record to record in order. This walk is a small Python
-loop, or one step over many records of the same size. Everything else (timestamps, offsets, positions of keys and
-values) is decoded for all records at once. Arrow then copies keys and values directly from the fetched bytes. The
-decoder makes no Python object per record.
-
-numpy has a fixed cost per call, which dominates in small batches. So all batches of a fetched chunk are decoded
-together: uncompressed batches in place, compressed ones from one joined buffer.
+Arrow copies keys and values directly from the fetched bytes. The decoder makes no Python object per record. numpy has a
+fixed cost per call, which dominates in small batches. So all batches of a fetched chunk are decoded together:
+uncompressed batches in place, compressed ones from one joined buffer.
 
 Every length is checked against the end of the batch before it is used. A corrupt batch raises CorruptBatch with its
 offset. Decompression has an upper bound on the size.
@@ -27,17 +23,14 @@ from headrace.kernel.plurals import counted
 from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchView
 from headrace.records.compression import decompress
 from headrace.records.reader import first_unreadable
+from headrace.records.record_columns import Ints, Section, record_bounds, varints
 from headrace.records.visible import visible_batches
-
-Ints = npt.NDArray[np.int64]
 
 # Minimum size of a record: length prefix, attributes, two deltas, two lengths and a header count.
 _SMALLEST_RECORD: Final = 7
 _LARGEST_BATCH: Final = 1 << 30
 # Arrow's binary columns are limited to 2 GiB. A much lower limit also returns rows sooner.
 _JOINED_BYTES: Final = 64 << 20
-# A shorter run of equal sizes is faster to walk record by record.
-_SHORT_RUN: Final = 32
 
 HEADERS_TYPE: Final = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _PLAIN_FIELDS: Final = [
@@ -139,7 +132,9 @@ class Decoder:
 
     def _rows(self, chunk: memoryview, group: list[_Batch], start: int, end: int) -> Iterator[pa.RecordBatch]:
         buffer, begins = _one_buffer(chunk, group)
-        starts, ends = _walk(buffer, begins, group)
+        _, starts, ends = record_bounds(
+            buffer, [_section(begin, batch) for begin, batch in zip(begins, group, strict=True)]
+        )
         bytes_ = np.frombuffer(buffer, np.uint8)
         counts = np.array([batch.record_count for batch in group])
         fields = _fields(bytes_, starts, ends)
@@ -169,6 +164,10 @@ class Decoder:
             yield rows
 
 
+def _section(begin: int, batch: _Batch) -> Section:
+    return Section(begin, len(batch.payload), batch.record_count, batch.base_offset)
+
+
 def _one_buffer(chunk: memoryview, group: list[_Batch]) -> tuple[memoryview | bytes, list[int]]:
     """A buffer with all payloads, and the start of each payload in it."""
     begins = [batch.begin for batch in group]
@@ -179,81 +178,6 @@ def _one_buffer(chunk: memoryview, group: list[_Batch]) -> tuple[memoryview | by
         begins[number] = at
         at += len(batch.payload)
     return b"".join(batch.payload for batch in group), begins
-
-
-def _walk(buffer: memoryview | bytes, begins: list[int], group: list[_Batch]) -> tuple[Ints, Ints]:
-    """Start and end of each record's body."""
-    data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
-    bytes_ = np.frombuffer(buffer, np.uint8)
-    found: list[Ints] = []
-    for begin, batch in zip(begins, group, strict=True):
-        stop = begin + len(batch.payload)
-        at, places = _equal_steps(bytes_, begin, stop, batch.record_count)
-        found += places
-        left = batch.record_count - sum(map(len, places))
-        singly: list[int] = []
-        note = singly.append
-        try:
-            for _ in range(left):
-                note(at)
-                byte = data[at]
-                if byte < 0x80:
-                    at += 1 + (byte >> 1)
-                    continue
-                more = data[at + 1]
-                if more < 0x80:
-                    at += 2 + ((byte & 0x7F | more << 7) >> 1)
-                    continue
-                size, shift, at = byte & 0x7F | (more & 0x7F) << 7, 14, at + 2
-                while more >= 0x80:
-                    more = data[at]
-                    at += 1
-                    size |= (more & 0x7F) << shift
-                    shift += 7
-                at += size >> 1
-        except IndexError:
-            at = stop + 1
-        if at > stop:
-            raise CorruptBatch(f"a record in the batch at offset {batch.base_offset} is longer than its batch")
-        if at < stop:
-            # As in Kafka's consumer. Otherwise records beyond the count in the batch header would be skipped silently.
-            rest = counted(stop - at, "byte")
-            raise CorruptBatch(f"{rest} after the last record of the batch at offset {batch.base_offset}")
-        found.append(np.array(singly, np.int64))
-    try:
-        sizes, starts = _varints(bytes_, np.concatenate(found))
-    except IndexError as error:
-        raise CorruptBatch("the length of a record never ends") from error
-    return starts, starts + sizes
-
-
-def _equal_steps(data: npt.NDArray[np.uint8], begin: int, stop: int, count: int) -> tuple[int, list[Ints]]:
-    """Steps over long runs of records with the same size, starting at `begin`. Returns where the walk continues, and
-    the positions of these records.
-
-    Two records with the same length prefix have the same size. So one numpy comparison of all positions where prefixes
-    would be finds a run, up to the first that differs. Records of one size are common (measurements, fixed layouts),
-    and their walk is then almost free. If sizes vary, the first run is short and the walk goes record by record.
-    """
-    at, places = begin, []
-    while count > _SHORT_RUN:
-        size, width = int(data[at]), 1
-        if size >= 0x80 and at + 1 < stop:
-            size, width = size & 0x7F | int(data[at + 1]) << 7, 2
-        step = width + (size >> 1)
-        if (width == 2 and data[at + 1] >= 0x80) or at + step > stop:
-            break
-        run = min(count, (stop - at) // step)
-        prefixes = data[at : at + run * step : step]
-        same = prefixes == prefixes[0]
-        if width == 2:
-            same &= data[at + 1 : at + 1 + (run - 1) * step + 1 : step] == data[at + 1]
-        length = run if same.all() else int(np.argmin(same))
-        if length < _SHORT_RUN:
-            break
-        places.append(at + step * np.arange(length, dtype=np.int64))
-        at, count = at + length * step, count - length
-    return at, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,33 +194,16 @@ class _Fields:
 
 def _fields(data: npt.NDArray[np.uint8], starts: Ints, ends: Ints) -> _Fields:
     try:
-        timestamp_delta, at = _varints(data, starts + 1)
-        offset_delta, at = _varints(data, at)
-        key_length, key_at = _varints(data, at)
-        value_length, value_at = _varints(data, key_at + np.maximum(key_length, 0))
-        header_count, headers_at = _varints(data, value_at + np.maximum(value_length, 0))
+        timestamp_delta, at = varints(data, starts + 1)
+        offset_delta, at = varints(data, at)
+        key_length, key_at = varints(data, at)
+        value_length, value_at = varints(data, key_at + np.maximum(key_length, 0))
+        header_count, headers_at = varints(data, value_at + np.maximum(value_length, 0))
     except IndexError as error:
         raise CorruptBatch("a record runs past the end of its batch") from error
     if (headers_at > ends).any() or (header_count < 0).any() or (key_length < -1).any() or (value_length < -1).any():
         raise CorruptBatch("a record's key, value or header count is longer than the record")
     return _Fields(timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_count)
-
-
-def _varints(data: npt.NDArray[np.uint8], at: Ints) -> tuple[Ints, Ints]:
-    """Decodes the zig-zag integers at these positions. Also returns the positions after them."""
-    first = data[at].astype(np.int64)
-    value, after, shift = first & 0x7F, at + 1, 7
-    more = np.flatnonzero(first >= 0x80)
-    while more.size:
-        if shift > 63:
-            raise IndexError("a variable-length integer that never ends")
-        byte = data[after[more]].astype(np.int64)
-        value[more] |= (byte & 0x7F) << shift
-        after[more] += 1
-        shift += 7
-        more = more[byte >= 0x80]
-    # The shift must be logical, because a 10-byte integer sets the sign bit.
-    return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), after
 
 
 def _gather(buffer: memoryview | bytes, at: Ints, length: Ints, kind: pa.DataType | None = None) -> pa.Array:
@@ -329,8 +236,8 @@ def _headers(data: npt.NDArray[np.uint8], buffer: memoryview | bytes, fields: _F
         # The first header of every record, then the second of the records that have one, and so on.
         while (rows := np.flatnonzero(left > 0)).size:
             place = edges[rows] + turn
-            key_length[place], key_at[place] = _varints(data, at[rows])
-            value_length[place], value_at[place] = _varints(data, key_at[place] + np.maximum(key_length[place], 0))
+            key_length[place], key_at[place] = varints(data, at[rows])
+            value_length[place], value_at[place] = varints(data, key_at[place] + np.maximum(key_length[place], 0))
             at[rows] = value_at[place] + np.maximum(value_length[place], 0)
             left[rows] -= 1
             turn += 1

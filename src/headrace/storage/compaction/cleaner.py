@@ -1,122 +1,41 @@
-"""Compaction of one log: maps the keys of the dirty part, copies segments without outdated records, swaps segments.
-
-    prepare   (loop)    selects segments and the end offset; collects producer state that must survive
-    clean     (thread)  builds the map, writes `.cleaned` files and syncs them; does not change the log
-    install   (loop)    renames to `.swap`, replaces the old segments, schedules the deletion of their files
+"""Compaction of one log in a thread: maps the keys of the dirty part, and copies segments without outdated records.
 
 Offsets never change: a batch that loses records keeps its first and last offset. If it loses all of them and is the
 last batch of its producer, it stays as an empty batch; otherwise the next start would lose the sequence numbers.
 The first round that reads a tombstone or a transaction marker without data sets its delete horizon. A round after the
 horizon removes it if every assigned replica has passed it: a replica that never got the tombstone would keep the key.
+
+The batches of a read are decoded together with numpy. No Python object is made for a record. Batches that keep all
+their records are copied as bytes.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import field
-from pathlib import Path
-from typing import Final, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from headrace.kernel.dataclass import dataclass
+import numpy as np
+
 from headrace.records import raw
-from headrace.records.batch import BatchView
+from headrace.records.batch import BatchView, TimestampType
 from headrace.records.control import ControlType, control_type
+from headrace.storage.compaction.job import Cleaned, CompactionJob, discard
+from headrace.storage.compaction.key_hashes import KeyHasher
 from headrace.storage.compaction.offset_map import OffsetMap
+from headrace.storage.compaction.record_group import RecordGroup
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
-from headrace.storage.core.compaction import DirtyState, SegmentFacts, assess, group
 from headrace.storage.files import CLEANED_SUFFIX
-from headrace.storage.log import Log
-from headrace.storage.log_config import LogConfig
-from headrace.storage.segment.batch_scan import scan
+from headrace.storage.segment.batch_scan import scan_chunks
 from headrace.storage.segment.segment import Segment
-from headrace.storage.segment.txn_index import AbortedTransaction
 
 # Precision of the rate limit, and the longest time until a waiting thread notices that it must stop.
 _RATE_PRECISION_S: Final = 0.01
 _LOOKS_UP_EVERY_S: Final = 0.1
 
-
-@dataclass(frozen=True)
-class CompactionJob:
-    """Input of a round. The event loop takes it as a snapshot, so that the thread reads no state that changes."""
-
-    topic: str
-    partition: int
-    directory: Path
-    config: LogConfig
-    segments: tuple[Segment, ...]  # sealed ones below the active segment
-    groups: list[list[SegmentFacts]]
-    dirt: DirtyState
-    producers_last: dict[int, tuple[int, int | None]]  # producer id → (epoch, last data offset)
-    # Aborted transactions of the whole log: one that wrote into these segments may end in a later one.
-    aborted: list[AbortedTransaction]
-    replicated_up_to: int
-    now_ms: int
-
-
-@dataclass
-class Cleaned:
-    """Result of a round: for each group the old segments and the new one; the offset up to which the log is clean."""
-
-    replacements: list[tuple[list[Segment], Segment]] = field(default_factory=list)
-    clean_up_to: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    keys: int = 0
-
-
-def facts_of(log: Log) -> list[SegmentFacts]:
-    segments = log.segments.all
-    bases = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
-    return [
-        SegmentFacts(
-            segment.base_offset,
-            following,
-            segment.size_bytes,
-            segment.largest_timestamp_ms if segment.size_bytes else -1,
-            segment.offset_index.file.size_bytes,
-            segment.time_index.file.size_bytes,
-        )
-        for segment, following in zip(segments, bases, strict=True)
-    ]
-
-
-def dirt_of(log: Log, checkpoint: int | None, now_ms: int) -> DirtyState:
-    config = log.config
-    return assess(
-        facts_of(log),
-        log_start=log.log_start_offset,
-        last_stable=log.last_stable_offset,
-        checkpoint=checkpoint,
-        min_lag_ms=config.min_compaction_lag_ms,
-        max_lag_ms=config.max_compaction_lag_ms,
-        now_ms=now_ms,
-    )
-
-
-def prepare(log: Log, dirt: DirtyState, *, replicated_up_to: int, now_ms: int) -> CompactionJob:
-    config = log.config
-    facts = [f for f in facts_of(log)[:-1] if f.base_offset < dirt.first_uncleanable_offset]
-    groups = group(facts, segment_bytes=config.segment_bytes, index_bytes=config.segment_index_bytes)
-    last = {
-        entry.producer_id: (entry.epoch, entry.batches[-1].last_offset if entry.batches else None)
-        for entry in log.producers.entries.values()
-    }
-    return CompactionJob(
-        log.topic,
-        log.partition,
-        log.directory,
-        config,
-        log.segments.all[: len(facts)],
-        groups,
-        dirt,
-        last,
-        _aborted(log.segments.all),
-        replicated_up_to,
-        now_ms,
-    )
+# A batch as it goes to the new segment: unchanged, with fewer records, or None if it is dropped.
+Kept = bytes | memoryview | None
 
 
 class Cleaner:
@@ -128,6 +47,7 @@ class Cleaner:
         self._began = time.monotonic()
         self._moved = 0
         self._stopped: Callable[[], bool] = lambda: False
+        self._hasher = KeyHasher()
 
     def clean(self, job: CompactionJob, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
         """Runs in a thread. It leaves `.cleaned` files only if the process is killed; recovery removes them."""
@@ -156,37 +76,46 @@ class Cleaner:
     def _map(self, job: CompactionJob, done: Cleaned) -> OffsetMap:
         offsets = OffsetMap(self._memory_bytes)
         transactions = CleanedTransactions(job.aborted)
+        for batches in self._dirty_batches(job):
+            read = 0
+            while read < len(batches):
+                room = offsets.room()
+                if not room:
+                    return offsets
+                # The map must not become full inside a group: the round ends at a batch.
+                group: list[BatchView] = []
+                while read < len(batches) and room > 0:
+                    batch = batches[read]
+                    read += 1
+                    self._limit_rate(batch.size_bytes)
+                    done.bytes_read += batch.size_bytes
+                    if _has_keys(batch, transactions) and batch.last_offset >= job.dirt.first_dirty_offset:
+                        group.append(batch)
+                        room -= batch.record_count
+                self._note(group, offsets, job.dirt.first_dirty_offset)
+                offsets.end_offset = batches[read - 1].last_offset + 1
+        return offsets
+
+    @staticmethod
+    def _dirty_batches(job: CompactionJob) -> Iterator[list[BatchView]]:
+        """The batches of the segments with dirty records, in pieces, up to the first that this round may not clean."""
         for at, segment in enumerate(job.segments):
             following = job.segments[at + 1].base_offset if at + 1 < len(job.segments) else None
             if following is not None and following <= job.dirt.first_dirty_offset:
                 continue
-            for _, batch in scan(segment.file, segment.size_bytes):
-                if offsets.is_full or batch.base_offset >= job.dirt.first_uncleanable_offset:
-                    return offsets
-                self._limit_rate(batch.size_bytes)
-                done.bytes_read += batch.size_bytes
-                self._note(batch, offsets, transactions, job.dirt.first_dirty_offset)
-                offsets.end_offset = batch.last_offset + 1
-        return offsets
+            for _, batches in scan_chunks(segment.file, segment.size_bytes):
+                if batches[-1].base_offset >= job.dirt.first_uncleanable_offset:
+                    yield [batch for batch in batches if batch.base_offset < job.dirt.first_uncleanable_offset]
+                    return
+                yield batches
 
-    @staticmethod
-    def _note(batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions, first_dirty: int) -> None:
-        if batch.is_control:
-            commit = _is_commit(batch)
-            if commit is not None:
-                transactions.marker_is_spent(batch.producer_id, batch.base_offset, commit=commit)
+    def _note(self, batches: Sequence[BatchView], offsets: OffsetMap, first_dirty: int) -> None:
+        if not batches:
             return
-        if batch.is_transactional and transactions.is_aborted(batch.producer_id, batch.last_offset):
-            return
-        if batch.last_offset < first_dirty:
-            return
-        records = raw.layout(batch)
-        if batch.base_offset >= first_dirty and None not in records.keys:
-            offsets.note(cast("list[bytes]", records.keys), records.offsets)
-            return
-        for key, offset in zip(records.keys, records.offsets, strict=True):
-            if key is not None and offset >= first_dirty:
-                offsets.note([key], [offset])
+        group = RecordGroup(batches)
+        rows = np.flatnonzero((group.key_lengths >= 0) & (group.offsets >= first_dirty))
+        keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
+        offsets.note(keys, group.offsets[rows])
 
     # --- the copy --------------------------------------------------------------------------------------------------
 
@@ -203,15 +132,15 @@ class Cleaner:
         )
         try:
             for segment in old:
-                for _, batch in scan(segment.file, segment.size_bytes):
-                    done.bytes_read += batch.size_bytes
-                    batch.check_crc()
-                    kept = self._kept(job, batch, offsets, transactions)
-                    self._limit_rate(batch.size_bytes + (0 if kept is None else len(kept)))
-                    if kept is not None:
-                        view = BatchView(memoryview(kept))
-                        fresh.append(memoryview(kept), view.base_offset, view.last_offset, view.max_timestamp_ms)
-                        done.bytes_written += len(kept)
+                for _, batches in scan_chunks(segment.file, segment.size_bytes):
+                    for batch, kept in zip(batches, self._kept(job, batches, offsets, transactions), strict=True):
+                        done.bytes_read += batch.size_bytes
+                        self._limit_rate(batch.size_bytes + (0 if kept is None else len(kept)))
+                        if kept is not None:
+                            view = memoryview(kept)
+                            header = BatchView(view)
+                            fresh.append(view, header.base_offset, header.last_offset, header.max_timestamp_ms)
+                            done.bytes_written += len(kept)
             for entry in transactions.kept_aborted:
                 fresh.txn_index.append(entry)
             transactions.kept_aborted.clear()
@@ -226,45 +155,64 @@ class Cleaner:
         return fresh
 
     def _kept(
-        self, job: CompactionJob, batch: BatchView, offsets: OffsetMap, transactions: CleanedTransactions
-    ) -> bytes | memoryview | None:
-        """The batch to keep: unchanged, with fewer records, or None."""
-        horizon_ms = batch.delete_horizon_ms
-        passed = horizon_ms is not None and horizon_ms <= job.now_ms and batch.last_offset < job.replicated_up_to
-        discard = False
-        if batch.is_control:
-            commit = _is_commit(batch)
-            spent = commit is not None and transactions.marker_is_spent(
-                batch.producer_id, batch.base_offset, commit=commit
-            )
-            if not (spent and passed):
-                if spent and horizon_ms is None:
-                    records = raw.layout(batch)
-                    return raw.rebuilt(batch, records, range(batch.record_count), self._horizon_ms(job))
-                return batch.data
-            discard = True
-        elif batch.is_transactional:
-            discard = transactions.is_aborted(batch.producer_id, batch.last_offset)
-        if discard:
-            return raw.rebuilt(batch, None, (), None) if _is_producers_last(job, batch) else None
-        records = raw.layout(batch)
-        kept = offsets.current(records.keys, records.offsets)
-        marks_horizon = False
-        if records.tombstones:
-            tombstones = set(records.tombstones)
-            if passed:
-                kept = [number for number in kept if number not in tombstones]
-            elif horizon_ms is None:
-                marks_horizon = not tombstones.isdisjoint(kept)
-        if not kept:
-            return raw.rebuilt(batch, None, (), None) if _is_producers_last(job, batch) else None
-        if len(kept) == batch.record_count and not marks_horizon:
-            return batch.data
-        return raw.rebuilt(batch, records, kept, self._horizon_ms(job) if marks_horizon else None)
+        self,
+        job: CompactionJob,
+        batches: Sequence[BatchView],
+        offsets: OffsetMap,
+        transactions: CleanedTransactions,
+    ) -> list[Kept]:
+        """What stays of each batch."""
+        kept: list[Kept] = [None] * len(batches)
+        by_records: list[int] = []
+        for number, batch in enumerate(batches):
+            batch.check_crc()
+            if batch.is_control:
+                kept[number] = _kept_marker(job, batch, transactions)
+            elif _has_keys(batch, transactions):
+                by_records.append(number)
+            else:
+                kept[number] = _emptied(job, batch)
+        if by_records:
+            group = RecordGroup([batches[number] for number in by_records])
+            for number, rest in zip(by_records, self._kept_records(job, group, offsets), strict=True):
+                kept[number] = rest
+        return kept
 
-    @staticmethod
-    def _horizon_ms(job: CompactionJob) -> int:
-        return job.now_ms + job.config.delete_retention_ms
+    def _kept_records(self, job: CompactionJob, group: RecordGroup, offsets: OffsetMap) -> Iterator[Kept]:
+        batches, firsts = group.batches, group.edges[:-1]
+        keep = self._are_current(group, offsets)
+        passed = group.spread([_horizon_passed(job, batch) for batch in batches])
+        keep &= ~(group.are_tombstones & passed)
+        # A tombstone that stays, in a batch without a horizon, starts the time after which a round may remove it.
+        unmarked = group.spread([batch.delete_horizon_ms is None for batch in batches])
+        marks_horizon = np.logical_or.reduceat(group.are_tombstones & keep & unmarked, firsts).tolist()
+        counts = np.add.reduceat(keep, firsts, dtype=np.int64).tolist()
+        latest = np.maximum.reduceat(np.where(keep, group.timestamp_deltas, np.iinfo(np.int64).min), firsts).tolist()
+        sections = _kept_sections(group, keep)
+        for number, batch in enumerate(batches):
+            if not counts[number]:
+                yield _emptied(job, batch)
+            elif marks_horizon[number]:
+                first, end = group.edges[number : number + 2]
+                yield raw.rebuilt(batch, raw.layout(batch), np.flatnonzero(keep[first:end]).tolist(), _horizon_ms(job))
+            elif counts[number] == batch.record_count:
+                yield batch.data
+            else:
+                max_timestamp_ms = batch.max_timestamp_ms
+                if batch.timestamp_type is TimestampType.CREATE_TIME:
+                    max_timestamp_ms = batch.base_timestamp_ms + latest[number]
+                yield raw.repacked(batch, sections(number), counts[number], max_timestamp_ms)
+
+    def _are_current(self, group: RecordGroup, offsets: OffsetMap) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which records have no newer record with the same key.
+
+        Records without a key are dropped: no later record could replace them.
+        """
+        current = group.offsets >= offsets.end_offset
+        rows = np.flatnonzero(group.key_lengths >= 0)
+        keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
+        current[rows] = group.offsets[rows] >= offsets.newest(keys, group.offsets[rows])
+        return current
 
     def _limit_rate(self, moved: int) -> None:
         """Called for every batch: enforces the rate limit, and ends the round if the broker stops it."""
@@ -279,8 +227,60 @@ class Cleaner:
             time.sleep(min(ahead, _LOOKS_UP_EVERY_S))
 
 
-def _aborted(segments: Sequence[Segment]) -> list[AbortedTransaction]:
-    return [entry for segment in segments for entry in segment.txn_index.entries]
+def _has_keys(batch: BatchView, transactions: CleanedTransactions) -> bool:
+    """Whether the batch holds records that count: not a marker, not aborted, not empty. Asked in offset order."""
+    if batch.is_control:
+        commit = _is_commit(batch)
+        if commit is not None:
+            transactions.marker_is_spent(batch.producer_id, batch.base_offset, commit=commit)
+        return False
+    if batch.is_transactional and transactions.is_aborted(batch.producer_id, batch.last_offset):
+        return False
+    return batch.record_count > 0
+
+
+def _kept_marker(job: CompactionJob, batch: BatchView, transactions: CleanedTransactions) -> Kept:
+    commit = _is_commit(batch)
+    if commit is None or not transactions.marker_is_spent(batch.producer_id, batch.base_offset, commit=commit):
+        return batch.data
+    if _horizon_passed(job, batch):
+        return _emptied(job, batch)
+    if batch.delete_horizon_ms is None:
+        return raw.rebuilt(batch, raw.layout(batch), range(batch.record_count), _horizon_ms(job))
+    return batch.data
+
+
+def _kept_sections(group: RecordGroup, keep: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Callable[[int], bytes]:
+    """The bytes of the kept records of a batch. Neighbours are copied in one piece."""
+    firsts, lasts = np.zeros(len(keep), bool), np.zeros(len(keep), bool)
+    firsts[group.edges[:-1]] = True
+    lasts[group.edges[1:] - 1] = True
+    before, after = np.roll(keep, 1), np.roll(keep, -1)
+    begins = np.flatnonzero(keep & (firsts | ~before))
+    ends = np.flatnonzero(keep & (lasts | ~after))
+    pieces_of = np.searchsorted(begins, group.edges).tolist()
+    begin_at, end_at = group.begins[begins].tolist(), group.ends[ends].tolist()
+    buffer = memoryview(group.buffer)
+
+    def section(number: int) -> bytes:
+        pieces = range(pieces_of[number], pieces_of[number + 1])
+        return b"".join([buffer[begin_at[piece] : end_at[piece]] for piece in pieces])
+
+    return section
+
+
+def _emptied(job: CompactionJob, batch: BatchView) -> bytes | None:
+    """A batch that loses all records: empty if it carries the state of its producer, otherwise dropped."""
+    return raw.rebuilt(batch, None, (), None) if _is_producers_last(job, batch) else None
+
+
+def _horizon_passed(job: CompactionJob, batch: BatchView) -> bool:
+    horizon_ms = batch.delete_horizon_ms
+    return horizon_ms is not None and horizon_ms <= job.now_ms and batch.last_offset < job.replicated_up_to
+
+
+def _horizon_ms(job: CompactionJob) -> int:
+    return job.now_ms + job.config.delete_retention_ms
 
 
 def _is_commit(batch: BatchView) -> bool | None:
@@ -297,21 +297,3 @@ def _is_producers_last(job: CompactionJob, batch: BatchView) -> bool:
         return last_data_offset == batch.last_offset
     # The producer state knows only a marker of this producer; the marker's epoch must survive.
     return batch.is_control and batch.producer_epoch == epoch
-
-
-def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
-    """Replaces the old segments. Returns False if the log changed meanwhile (retention, truncation)."""
-    if not log.segments.holds([old for olds, _ in cleaned.replacements for old in olds]):
-        discard(cleaned)
-        return False
-    delete_at_ms = now_ms + log.config.file_delete_delay_ms
-    for olds, new in cleaned.replacements:
-        log.segments.swap(olds, new, delete_at_ms, log_end_offset=log.log_end_offset)
-    if cleaned.replacements:
-        log.producers.drop_snapshots(keep=log.segments.base_offsets | {log.log_end_offset})
-    return True
-
-
-def discard(cleaned: Cleaned) -> None:
-    for _, new in cleaned.replacements:
-        new.remove()

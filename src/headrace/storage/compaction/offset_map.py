@@ -1,57 +1,99 @@
 """Map from key to newest offset in the dirty part of a log, bounded in memory.
 
-The map stores short keys as they are and long keys as digests, so that long keys cost no more memory. A digest is
-longer than any short key, so the two cannot be confused; digests of different keys practically never collide. When the
-map is full, the round ends at that offset and the next round continues there.
+The map is two sorted arrays of hashes and an array of offsets. New entries are collected and merged from time to time:
+one sort costs less than a dictionary entry for each record. When the map is full, the round ends at that offset and the
+next round continues there.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
-# A key of usual length, an integer and their dictionary entry, measured on CPython 3.11.
-BYTES_PER_KEY: Final = 180
-_SHORT_BYTES: Final = 32
-_DIGEST_BYTES: Final = _SHORT_BYTES + 1
+import numpy as np
+
+from headrace.records.record_columns import Ints
+from headrace.storage.compaction.key_hashes import Hashes, KeyHashes
+
+# Two hashes and an offset are 24 bytes. A merge holds as many new entries as the map has, and sorts copies of both.
+BYTES_PER_KEY: Final = 160
+_SMALLEST_MERGE: Final = 1 << 16
 
 
 class OffsetMap:
     def __init__(self, memory_bytes: int) -> None:
         self._capacity = max(1024, memory_bytes // BYTES_PER_KEY)
-        self._offsets: dict[bytes, int] = {}
+        self._keys = KeyHashes(np.empty(0, np.uint64), np.empty(0, np.uint64))
+        self._offsets = np.empty(0, np.int64)
+        self._noted: list[tuple[KeyHashes, Ints]] = []
+        self._noted_count = 0
+        self._buckets: _Buckets | None = None  # made for the first look-up after a merge
         self.end_offset = -1
 
     def __len__(self) -> int:
+        self._merge()
         return len(self._offsets)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._offsets) >= self._capacity
+    def room(self) -> int:
+        """How many records may be noted before the caller must ask again. 0: the map is full."""
+        left = self._capacity - len(self._offsets) - self._noted_count
+        return left if left > 0 else max(0, self._capacity - len(self))
 
-    def note(self, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
-        """Adds keys. Their offsets must be in rising order."""
-        self._offsets.update(zip(_names(keys), offsets, strict=True))
+    def note(self, keys: KeyHashes, offsets: Ints) -> None:
+        self._noted.append((keys, offsets))
+        self._noted_count += len(offsets)
+        if self._noted_count > max(_SMALLEST_MERGE, len(self._offsets)):
+            self._merge()
 
-    def current(self, keys: Sequence[bytes | None], offsets: Sequence[int]) -> list[int]:
-        """The indexes of the records that have no newer record with the same key.
+    def newest(self, keys: KeyHashes, offsets: Ints) -> Ints:
+        """The newest offset of each key; for a key that is not in the map its own offset."""
+        self._merge()
+        if not len(self._offsets):
+            return offsets
+        if self._buckets is None:
+            self._buckets = _Buckets(self._keys.first)
+        newest = offsets.copy()
+        place, rows = self._buckets.starts_of(keys.first), np.arange(len(offsets))
+        first, second = keys
+        while True:
+            there = self._keys.first[place]
+            same = (there == first) & (self._keys.second[place] == second)
+            newest[rows[same]] = self._offsets[place[same]]
+            # The hashes are sorted: a smaller one, or the first hash of another key, may stand before the wanted one.
+            onward = (there <= first) & ~same & (place + 1 < len(self._offsets))
+            if not onward.any():
+                return newest
+            place, rows, first, second = place[onward] + 1, rows[onward], first[onward], second[onward]
 
-        Records without a key are dropped: no later record could replace them.
-        """
-        if None in keys:
-            return [
-                number
-                for number, (key, offset) in enumerate(zip(keys, offsets, strict=True))
-                if offset >= self.end_offset or (key is not None and self.current([key], [offset]))
-            ]
-        newest = map(self._offsets.get, _names(cast("Sequence[bytes]", keys)), offsets)
-        return [number for number, (at, known) in enumerate(zip(offsets, newest, strict=True)) if at >= known]
+    def _merge(self) -> None:
+        if not self._noted:
+            return
+        first = np.concatenate([self._keys.first, *(keys.first for keys, _ in self._noted)])
+        second = np.concatenate([self._keys.second, *(keys.second for keys, _ in self._noted)])
+        offsets = np.concatenate([self._offsets, *(offsets for _, offsets in self._noted)])
+        self._noted, self._noted_count, self._buckets = [], 0, None
+        order = np.argsort(first)
+        first, second, offsets = first[order], second[order], offsets[order]
+        differs = first[1:] != first[:-1]
+        if (~differs & (second[1:] != second[:-1])).any():  # different keys with one first hash: almost never
+            order = np.lexsort((second, first))
+            first, second, offsets = first[order], second[order], offsets[order]
+            differs = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
+        self._keys = KeyHashes(first[starts], second[starts])
+        self._offsets = np.maximum.reduceat(offsets, starts)
 
 
-def _names(keys: Sequence[bytes]) -> Sequence[bytes]:
-    if max(map(len, keys), default=0) <= _SHORT_BYTES:
-        return keys
-    return [
-        key if len(key) <= _SHORT_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys
-    ]
+class _Buckets:
+    """Where the hashes with the same leading bits begin in a sorted array. Hashes are spread evenly, so a bucket holds
+    about one. A look-up reads its bucket instead of searching the whole array."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        bits = min(max(1, len(hashes).bit_length()), 32)
+        self._shift = np.uint64(64 - bits)
+        edges = np.arange(1 << bits, dtype=np.uint64) << self._shift
+        # The last bucket may begin behind the last hash.
+        self._starts = np.minimum(np.searchsorted(hashes, edges), len(hashes) - 1)
+
+    def starts_of(self, hashes: Hashes) -> Ints:
+        starts: Ints = self._starts[(hashes >> self._shift).astype(np.int64)]
+        return starts

@@ -16,7 +16,7 @@ from headrace.config import BrokerConfig
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.compaction.cleaner import Cleaned, Cleaner, dirt_of, discard, install, prepare
+from headrace.storage.compaction.job import Cleaned, CompactionJob, dirt_of, discard, install, prepare
 from headrace.storage.core.compaction import DirtyState
 from headrace.storage.dirs.checkpoints import CorruptFile, read_offsets, write_offsets
 from headrace.storage.dirs.log_dir import LogDir
@@ -87,10 +87,9 @@ class CompactionRounds:
     async def _clean(self, log: Log, dirt: DirtyState, now_ms: int) -> Cleaned | None:
         partition = TopicPartition(log.topic, log.partition)
         settings = self._settings()
-        cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
         job = prepare(log, dirt, replicated_up_to=self._replicated_up_to(log), now_ms=now_ms)
         try:
-            cleaned = await self._in_thread(lambda: cleaner.clean(job, lambda: self._stopping))
+            cleaned = await self._in_thread(lambda: self._work(settings, job))
             # The directory may now belong to a new topic of the same name, whose files must not change.
             if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)
@@ -112,6 +111,13 @@ class CompactionRounds:
             partition, cleaned.clean_up_to, cleaned.keys, cleaned.bytes_written / 1e6, 100 * saved,
         )  # fmt: skip
         return cleaned
+
+    def _work(self, settings: CleanerSettings, job: CompactionJob) -> Cleaned:
+        # Imported in the thread of the first round: numpy must not slow the start of a broker.
+        from headrace.storage.compaction.cleaner import Cleaner
+
+        cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
+        return cleaner.clean(job, lambda: self._stopping)
 
     def _note_clean(self, log: Log, partition: TopicPartition, offset: int) -> None:
         home = self._log_dirs.directory_of(log)

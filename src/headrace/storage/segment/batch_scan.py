@@ -72,23 +72,34 @@ def scan(file: SharedFile, end: int) -> Iterator[tuple[int, BatchView]]:
 
     A batch is valid only until the next iteration, which reuses the buffer.
     """
+    for position, batches in scan_chunks(file, end):
+        for batch in batches:
+            yield position + batch.position, batch
+
+
+def scan_chunks(file: SharedFile, end: int) -> Iterator[tuple[int, list[BatchView]]]:
+    """The same, with all batches of a read together: the position of their buffer in the file, and the batches."""
     fd = file.fileno()
     buffer = bytearray(min(_SCAN_BYTES, max(end, HEADER_BYTES)))
     position = 0
     while position < end:
         filled = os.preadv(fd, [buffer], position)
         view = memoryview(buffer)[: min(filled, end - position)]
+        batches: list[BatchView] = []
         at, last = 0, len(view) - HEADER_BYTES
         while at <= last:
             batch = BatchView(view, at)
             size = batch.batch_length + LOG_OVERHEAD_BYTES
             if batch.magic != CURRENT_MAGIC or size < HEADER_BYTES or size > len(view) - at:
-                if size > len(view) - at and position + at + size <= end:
-                    break
-                check_extent(view, at)
-            yield position + at, batch
+                # The next read begins here. An invalid header is reported when the batches before it are done.
+                if at == 0 and not len(view) < size <= end - position:
+                    check_extent(view, at)
+                break
+            batches.append(batch)
             at += size
-        if at == 0:
+        if batches:
+            yield position, batches
+        else:
             if len(view) < HEADER_BYTES or len(view) >= end - position:
                 raise CorruptBatch(f"only {len(view)} bytes are left, too few for a batch")
             buffer = bytearray(min(len(buffer) * 2, end - position))

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from headrace.records.batch import BatchView
 from headrace.records.compression import Codec
 from headrace.records.reader import read_records
-from headrace.storage.compaction.cleaner import Cleaner, dirt_of, install, prepare
+from headrace.storage.compaction.cleaner import Cleaner
+from headrace.storage.compaction.job import dirt_of, install, prepare
 from headrace.storage.core.compaction import SegmentFacts, assess, group
 from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.compaction.cleaner import Cleaned, Cleaner
+from headrace.storage.compaction.cleaner import Cleaner
+from headrace.storage.compaction.job import Cleaned
 from headrace.storage.compaction.rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
 from headrace.storage.dirs.checkpoints import read_offsets
 from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
@@ -85,7 +86,7 @@ def test_round_uses_the_settings_at_its_start(tmp_path: Path, monkeypatch: pytes
         await rounds.run_one(NOW_MS)
         dirs.close()
 
-    monkeypatch.setattr("headrace.storage.compaction.rounds.Cleaner", Recorded)
+    monkeypatch.setattr("headrace.storage.compaction.cleaner.Cleaner", Recorded)
     asyncio.run(go())
     assert begun_with == [(1 << 20, None), (1 << 21, 1e9)]
 
