@@ -23,6 +23,7 @@ SUITES = (
     "http_api",
     "sql",
     "pipelines",
+    "connectors",
 )
 
 
@@ -31,12 +32,14 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", default=list(SUITES), choices=[*SUITES, []])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("build/bench"))
-    parser.add_argument("--rows", default="", help="Parts of the suite `pipelines`, separated by commas: flat,count.")
+    parser.add_argument(
+        "--rows", default="", help="Parts of the suites `pipelines` and `connectors`, separated by commas: flat,count."
+    )
     given = parser.parse_args()
     for name in given.suites or SUITES:
         suite = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"headrace-bench-{name}-") as directory:
-            chosen = {"parts": given.rows.split(",")} if given.rows and name == "pipelines" else {}
+            chosen = {"parts": given.rows.split(",")} if given.rows and name in ("pipelines", "connectors") else {}
             rows = suite.run(Path(directory), rounds=given.rounds, **chosen)
         show(f"{name} ({given.rounds} rounds, medians)", rows, file=given.json / f"{name}.json")
 

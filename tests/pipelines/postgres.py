@@ -43,14 +43,14 @@ def _owner(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def running_postgres() -> Iterator[str]:
-    """Yields the url. The server needs its own directory, because its user cannot open those of pytest."""
-    with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as folder, _running(Path(folder)) as url:
+def running_postgres(*settings: str) -> Iterator[str]:
+    """Yields the url. `settings` such as "fsync=on" replace those of tests. The server needs its own directory, because its user cannot open those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as folder, _running(Path(folder), settings) as url:
         yield url
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[str]:
+def _running(folder: Path, settings: tuple[str, ...]) -> Iterator[str]:
     import psycopg
 
     initdb, postgres = _programs()
@@ -65,6 +65,7 @@ def _running(folder: Path) -> Iterator[str]:
         "listen_addresses=127.0.0.1",
         f"unix_socket_directories={folder}",
         "fsync=off",
+        *settings,
     ):
         command += ["-c", setting]
     process = subprocess.Popen(command, **quiet)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from headrace.pipelines.connectors.databases import Database
+from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
-from headrace.pipelines.connectors.targets import delta_writer
 from headrace.pipelines.errors import PipelineError
 
 
@@ -69,19 +67,17 @@ def test_columns_of_changes_have_types_that_hold_their_values() -> None:
     assert columns_of_changes(texts) == {"id": "bigint", "vip": "boolean", "f": "double", "s": "string"}
 
 
-def frame_of(**columns: list[Any]) -> Any:
-    context = SimpleNamespace(getLocalProperty=lambda _: "query")
-    return SimpleNamespace(toArrow=lambda: pa.table(columns), sparkSession=SimpleNamespace(sparkContext=context))
-
-
-def test_delta_table_gets_new_columns_only_with_evolve(tmp_path: Path) -> None:
+def test_delta_table_gets_new_columns_only_with_evolve(spark: Any, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
+    def frame_of(**columns: Any) -> Any:
+        return spark.createDataFrame([columns])
+
     path = str(tmp_path / "lake")
-    delta_writer(path, "n")(frame_of(id=[1]), 0)
+    delta_writer(path, "n")(frame_of(id=1), 0)
     with pytest.raises(Exception, match=r"(?i)schema"):
-        delta_writer(path, "n")(frame_of(id=[2], vip=[True]), 1)
-    delta_writer(path, "n", evolves=True)(frame_of(id=[2], vip=[True]), 1)
-    delta_writer(path, "n", evolves=True)(frame_of(id=[3]), 2)
+        delta_writer(path, "n")(frame_of(id=2, vip=True), 1)
+    delta_writer(path, "n", evolves=True)(frame_of(id=2, vip=True), 1)
+    delta_writer(path, "n", evolves=True)(frame_of(id=3), 2)
     rows = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
     assert rows == [{"id": 1, "vip": None}, {"id": 2, "vip": True}, {"id": 3, "vip": None}]

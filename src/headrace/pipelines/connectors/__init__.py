@@ -3,6 +3,8 @@
 `connector`      a connector file: source, SELECT, target
 `sources`        topic, directory, table, changes of a database
 `targets`        topic, files, Delta table, database table, console
+`staged_rows`    rows into PostgreSQL, copied by the tasks of a batch
+`delta_files`    rows into a Delta table, as files written by the tasks of a batch
 `evolution`      new and wider columns of a database table
 `databases`      PostgreSQL and SQLite through their Python drivers
 `table_source`   new rows of a table, by a column that only grows

@@ -18,7 +18,9 @@ from pyspark.sql import functions as f
 
 from headrace.pipelines.connectors.connector import ConnectorSpec, End
 from headrace.pipelines.connectors.databases import Connection, Cursor, Database, DatabaseRow, quoted
+from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
+from headrace.pipelines.connectors.staged_rows import StagedTable
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.flows.graph import DELETED, BatchSink
 from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
@@ -141,26 +143,6 @@ def _record_key() -> Column:
     return f.col("_source.key").cast("string")
 
 
-def delta_writer(path: str, name: str, *, evolves: bool = False) -> Callable[[DataFrame, int], None]:
-    """Appends. With `evolves`, columns that the table lacks are added."""
-
-    def write(frame: DataFrame, batch: int) -> None:
-        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
-        application = f"{name}-{frame.sparkSession.sparkContext.getLocalProperty('sql.streaming.queryId')}"
-        if DeltaTable.is_deltatable(path):
-            done = DeltaTable(path).transaction_version(application)
-            if done is not None and done >= batch:
-                return
-        rows = frame.toArrow()
-        if rows.num_rows:
-            properties = CommitProperties(app_transactions=[Transaction(application, batch)])
-            schema_mode = "merge" if evolves else None
-            write_deltalake(path, rows, mode="append", schema_mode=schema_mode, commit_properties=properties)
-
-    return write
-
-
 def table_writer(
     database: Database, table: str | None, keys: list[str], name: str, *, evolves: bool = False
 ) -> Callable[[DataFrame, int], None]:
@@ -170,6 +152,9 @@ def table_writer(
     def write(frame: DataFrame, batch: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         is_changes = set(frame.columns) >= _CHANGE_COLUMNS
+        if not is_changes and not database.is_sqlite:
+            _write_from_tasks(database, table, keys, f"{name}-{query}", frame, batch, evolves=evolves)
+            return
         rows = frame.collect()
         with database.connect() as connection:
             if rows and database.claim_batch(connection, f"{name}-{query}", batch):
@@ -181,6 +166,24 @@ def table_writer(
                     _upsert(database, connection, table, keys, frame.columns, rows)
 
     return write
+
+
+def _write_from_tasks(
+    database: Database, table: str | None, keys: list[str], ledger: str, frame: DataFrame, batch: int, *, evolves: bool
+) -> None:
+    if table is None:
+        raise OptionError('to.jdbc: "table" is missing')
+    if evolves:
+        # Before the rows, because the staging table has the columns of the target.
+        with database.connect() as connection:
+            _evolve(database, connection, table, frame, [], is_changes=False)
+    if {DELETED, "_source"} <= set(frame.columns) and len(keys) == 1:
+        # A tombstone has no columns. The key of its record is the key of the row.
+        (key,) = keys
+        named = f.when(f.col(DELETED), _record_key()).otherwise(f.col(key).cast("string"))
+        frame = frame.withColumn(key, named)
+    frame = frame.drop("_source")
+    StagedTable(database, table, tuple(keys), ledger).write(frame, batch)
 
 
 def _evolve(

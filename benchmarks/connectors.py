@@ -1,0 +1,96 @@
+"""Connectors from a topic of JSON records into a PostgreSQL table and into a Delta table, written by Spark's tasks.
+
+The rows of a run: decode JSON, write with the ledger, one `--once` run in a warm session on two cores. The database runs
+on the same two cores, with `fsync` on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Row
+from benchmarks.servers import Headrace
+from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.produce import BatchProducer, Section
+from headrace.pipelines.connectors.connector import connector_run, load_connector
+from headrace.pipelines.connectors.databases import Database
+from headrace.pipelines.session import spark_session
+from headrace.records.batch import HEADER_BYTES
+from headrace.records.builder import Record, build_batch
+from tests.pipelines.postgres import running_postgres
+
+ROWS = {
+    "insert": Row("topic → PostgreSQL, new rows by key", "rows/s"),
+    "update": Row("topic → PostgreSQL, the same keys again", "rows/s"),
+    "append": Row("topic → PostgreSQL, without a key", "rows/s"),
+    "delta": Row("topic → Delta table", "rows/s"),
+}
+PARTS = tuple(ROWS)
+_COUNT = 400_000
+_PER_BATCH = 100_000
+
+
+def run(directory: Path, rounds: int = 3, parts: Collection[str] = PARTS) -> list[Row]:
+    spark = spark_session("bench", master="local[2]", quick_start=False)
+    try:
+        with Headrace(directory / "headrace") as server, running_postgres("fsync=on") as url:
+            _fill(server.bootstrap, "orders")
+            for number in range(rounds + 1):
+                _round(spark, server.bootstrap, url, directory, number, parts, warm_up=number == 0)
+    finally:
+        spark.stop()
+    return [row for row in ROWS.values() if row.samples]
+
+
+def _fill(bootstrap: str, topic: str) -> None:
+    client = BlockingClient(bootstrap)
+    client.create_topic(topic, 2)
+    producer = BatchProducer(client)
+    now = int(time.time() * 1000)
+    for number, begin in enumerate(range(0, _COUNT, 5_000)):
+        records = [
+            Record(
+                b"%d" % i, b'{"id": %d, "customer": "c-%d", "amount": %d.5}' % (i, i % 997, i % 100), timestamp_ms=now
+            )
+            for i in range(begin, begin + 5_000)
+        ]
+        producer.send((topic, number % 2), Section(build_batch(records)[HEADER_BYTES:], len(records), now, now))
+    producer.flush()
+    client.close()
+
+
+def _round(
+    spark: Any, bootstrap: str, url: str, directory: Path, number: int, parts: Collection[str], *, warm_up: bool
+) -> None:
+    with Database(url).connect() as connection:
+        connection.execute("DROP TABLE IF EXISTS keyed, plain")
+        columns = "(id bigint {}, customer text, amount double precision)"
+        connection.execute(f"CREATE TABLE keyed {columns.format('PRIMARY KEY')}")
+        connection.execute(f"CREATE TABLE plain {columns.format('')}")
+    targets = {
+        "insert": f"jdbc: {{url: '{url}', table: keyed, keys: id}}",
+        "update": f"jdbc: {{url: '{url}', table: keyed, keys: id}}",
+        "append": f"jdbc: {{url: '{url}', table: plain}}",
+        "delta": f"delta: {{path: {directory}/lake-{number}}}",
+    }
+    for part in parts:
+        name = f"{part}{number}"
+        file = directory / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nbootstrap: {bootstrap}\nstorage: {directory}/storage-{name}\n"
+            "from:\n  topic: {name: orders, schema: 'id bigint, customer string, amount double', "
+            f"options: {{maxOffsetsPerTrigger: {_PER_BATCH}}}}}\n"
+            f"select: SELECT id, customer, amount FROM source\nto:\n  {targets[part]}\n"
+        )
+        started = connector_run(load_connector(file), spark, once=True, report=lambda _: None)
+        began = time.perf_counter()
+        started.start()
+        started.supervise()
+        seconds = time.perf_counter() - began
+        (rows,) = [row["written"] for row in started.totals() if row["flow"] == name]
+        assert rows == _COUNT, f"{part}: {rows} rows of {_COUNT}"
+        if not warm_up:
+            ROWS[part].add("headrace", _COUNT / seconds)
