@@ -1,7 +1,7 @@
 """Connectors from a topic of JSON records into a PostgreSQL table and into a Delta table, written by Spark's tasks.
 
-The rows of a run: decode JSON, write with the ledger, one `--once` run in a warm session on two cores. The database runs
-on the same two cores, with `fsync` on.
+A run decodes JSON and writes with the ledger: one `--once` run in a warm session on two cores. The database runs on the
+same two cores, with `fsync` on.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def _owner(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def running_postgres(*settings: str) -> Iterator[str]:
-    """Yields the url. `settings` such as "fsync=on" replace those of tests. The server needs its own directory, because its user cannot open those of pytest."""
+    """Yields the url. `settings` such as "fsync=on" replace those of tests. The server needs its own directory, because
+    its user cannot open those of pytest."""
     with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as folder, _running(Path(folder), settings) as url:
         yield url
 
