@@ -23,10 +23,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         bootstrap = request.getfixturevalue("headrace").bootstrap
     elif not bootstrap:
         raise pytest.UsageError("--headrace-target kafka needs --kafka-bootstrap HOST:PORT")
-    settings = {"topic.metadata.refresh.interval.ms": 50, "log_level": 0}
-    with headrace_package.connect(bootstrap, settings=settings) as connected:
-        existing = [name for name in TOPICS if name in connected.topics]
-        for name in existing:
+    # A client that tries again soon makes tests of failures short.
+    settings = {"topic.metadata.refresh.interval.ms": 50, "retry.backoff.ms": 10, "retry.backoff.max.ms": 100}
+    with headrace_package.connect(bootstrap, settings={**settings, "log_level": 0}) as connected:
+        for name in set(TOPICS) & set(connected.topics):
             connected.topics.delete(name)
         for name in TOPICS:
             connected.topics.create(name)

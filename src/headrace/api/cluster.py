@@ -18,6 +18,9 @@ from headrace.serialization.registry_client import RegistryClient
 
 T = TypeVar("T")
 _FLUSH_S: Final = 30.0
+# librdkafka waits half of it before its second connection, 50 ms by default. It doubles with each failed attempt, up to
+# ten seconds, so a small start does no harm.
+_FIRST_BACKOFF_MS: Final = 20
 
 
 class Cluster:
@@ -88,7 +91,7 @@ def connect(
     `headrace security init`. Raises NotPossible."""
     if (user is None) != (password is None):
         raise NotPossible("a login needs both user and password")
-    merged: dict[str, object] = {"bootstrap.servers": bootstrap}
+    merged: dict[str, object] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": _FIRST_BACKOFF_MS}
     protocol = "SASL_" if user is not None else ""
     if ca_file is not None:
         if not Path(ca_file).is_file():

@@ -22,6 +22,7 @@ T = TypeVar("T")
 _BATCH: Final = 500
 _WAIT_S: Final = 0.2
 _COMMIT_EVERY_S: Final = 1.0
+_JOIN_TIMEOUT_S: Final = 30.0
 _OPTIONAL_ERRORS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT})
 
 
@@ -72,7 +73,8 @@ class GroupReader(Generic[T]):
         idle_s: float | None,
     ) -> None:
         self.consumer = Consumer({**settings, "enable.auto.commit": False})
-        self.consumer.subscribe([topic])
+        self._is_member = False
+        self.consumer.subscribe([topic], on_assign=self._assigned)
         self._decoder = decoder
         self.guarantee = guarantee
         self._idle_s = idle_s
@@ -103,15 +105,23 @@ class GroupReader(Generic[T]):
     def batches(self) -> Iterator[list[Record[T]]]:
         """Lists of records as they come. Nothing is committed: call `done` and `commit`, or use a transaction."""
         heard_at = time.monotonic()
+        wait_s = _WAIT_S if self._idle_s is None else min(_WAIT_S, self._idle_s)
         while not self._closed:
-            messages = list(checked(next_messages(self.consumer, _BATCH, _WAIT_S)))
+            messages = list(checked(next_messages(self.consumer, _BATCH, wait_s)))
             if messages:
                 yield [self._decoder.record(one) for one in messages]
                 heard_at = time.monotonic()
             else:
                 self._commit_if_due()
-                if self._idle_s is not None and time.monotonic() - heard_at >= self._idle_s:
+                if self._idle_s is not None and time.monotonic() - heard_at >= self._idle_after(self._idle_s):
                     return
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._is_member = True
+
+    def _idle_after(self, idle_s: float) -> float:
+        """A reader that waits for its group to form is not idle."""
+        return idle_s if self._is_member else max(idle_s, _JOIN_TIMEOUT_S)
 
     def done(self, record: Record[T]) -> None:
         """The program has finished with a record."""

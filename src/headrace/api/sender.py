@@ -6,11 +6,10 @@ DeliveryFailed at the next send, flush or close; the message names the line that
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -24,13 +23,14 @@ _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "exactly-once": {"acks": "all", "enable.idempotence": True},
 }
 _FULL_QUEUE_POLL_S: Final = 0.5
-_CALLER: Final = 2
-# Only reports of failures wait for a poll.
+# Reports of failures wait for a poll.
 _POLL_EVERY: Final = 64
 Report = Callable[[KafkaError | None, Message], None]
 
 Key = str | bytes | None
 SentHeaders = Mapping[str, bytes | str | None]
+Line = tuple[CodeType, int]
+"""A function and the place in its bytecode: cheaper to ask for than the number of the line."""
 
 
 def check_guarantee(guarantee: str) -> None:
@@ -39,57 +39,46 @@ def check_guarantee(guarantee: str) -> None:
 
 
 class Sender:
-    """`exactly-once` writes each record once although requests are repeated; with reading, use a transaction."""
+    """`exactly-once` writes each record once although requests are repeated; with reading, use a transaction.
+
+    Most topics are written by one line of a program. Its records take the callback of the producer, which costs nothing
+    for each record; the records of other lines take a callback of their own."""
 
     def __init__(self, settings: Mapping[str, object], guarantee: str) -> None:
         check_guarantee(guarantee)
-        self._producer = Producer({**settings, **_SETTINGS[guarantee], "delivery.report.only.error": True})
+        reports = {"delivery.report.only.error": True, "on_delivery": self._failed_at_home}
+        self._producer = Producer({**settings, **_SETTINGS[guarantee], **reports})
         self._produce = self._producer.produce
         self._sent = 0
-        self._reports: dict[tuple[CodeType, int], Report] = {}
+        self._homes: dict[str, Line] = {}
+        self._reports: dict[Line, Report] = {}
         self._lock = threading.Lock()
         self._failures: list[str] = []
 
     def send(
-        self, topic: str, value: bytes | None, key: Key, headers: SentHeaders | None, partition: int | None
-    ) -> None:
-        """Raises DeliveryFailed for an earlier record."""
-        if self._failures:
-            self._raise()
-        caller = sys._getframe(_CALLER)
-        line = caller.f_code, caller.f_lineno
-        failed = self._reports.get(line)
-        if failed is None:
-            failed = self._reports[line] = partial(self._failed, caller.f_code.co_filename, caller.f_lineno)
-        try:
-            if partition is None and not headers:
-                self._produce(topic, value, key, on_delivery=failed)
-            else:
-                self._with_options(topic, value, key, headers, partition, failed)
-        except BufferError:
-            self._producer.poll(_FULL_QUEUE_POLL_S)
-            self._again(topic, value, key, headers, partition, failed)
-        except KafkaException as error:
-            raise DeliveryFailed(f"topic {topic} takes no records: {error.args[0].str()}") from None
-        self._sent += 1
-        if not self._sent % _POLL_EVERY:
-            self._producer.poll(0)
-
-    def _again(
         self,
         topic: str,
         value: bytes | None,
         key: Key,
         headers: SentHeaders | None,
         partition: int | None,
-        failed: Report,
+        caller: FrameType,
     ) -> None:
-        """The queue was full: waits for room."""
-        while True:
-            try:
-                return self._with_options(topic, value, key, headers, partition, failed)
-            except BufferError:
-                self._producer.poll(_FULL_QUEUE_POLL_S)
+        """`caller`: the frame that sends. Raises DeliveryFailed for an earlier record."""
+        if self._failures:
+            self._raise()
+        home = self._homes.get(topic)
+        if home is None:
+            home = self._homes[topic] = caller.f_code, caller.f_lasti
+        if headers is not None or partition is not None or caller.f_code is not home[0] or caller.f_lasti != home[1]:
+            return self._with_options(topic, value, key, headers, partition, (caller.f_code, caller.f_lasti))
+        try:
+            self._produce(topic, value, key)
+        except (BufferError, KafkaException) as error:
+            self._retry(error, topic, partial(self._produce, topic, value, key))
+        self._sent += 1
+        if not self._sent % _POLL_EVERY:
+            self._producer.poll(0)
 
     def _with_options(
         self,
@@ -98,12 +87,31 @@ class Sender:
         key: Key,
         headers: SentHeaders | None,
         partition: int | None,
-        failed: Report,
+        line: Line,
     ) -> None:
+        failed = self._reports.get(line)
+        if failed is None:
+            failed = self._reports[line] = partial(self._failed, line)
         more: dict[str, object] = {} if partition is None else {"partition": partition}
         if headers:
             more["headers"] = list(headers.items())
-        self._produce(topic, value, key, on_delivery=failed, **more)
+        produce = partial(self._produce, topic, value, key, on_delivery=failed, **more)
+        try:
+            produce()
+        except (BufferError, KafkaException) as error:
+            self._retry(error, topic, produce)
+        self._producer.poll(0)
+
+    def _retry(self, error: Exception, topic: str, produce: Callable[[], object]) -> None:
+        """Waits for room if the queue is full. Raises DeliveryFailed for any other reason."""
+        while isinstance(error, BufferError):
+            self._producer.poll(_FULL_QUEUE_POLL_S)
+            try:
+                produce()
+                return
+            except (BufferError, KafkaException) as again:
+                error = again
+        raise DeliveryFailed(f"topic {topic} takes no records: {error.args[0].str()}") from None
 
     def flush(self, timeout_s: float) -> None:
         """Waits until all records are delivered. Raises DeliveryFailed."""
@@ -113,9 +121,12 @@ class Sender:
         if left:
             raise DeliveryFailed(f"{left} records were not delivered within {timeout_s:g} s: is the cluster reachable?")
 
-    def _failed(self, file: str, line: int, error: KafkaError | None, message: Message) -> None:
+    def _failed_at_home(self, error: KafkaError | None, message: Message) -> None:
+        self._failed(self._homes.get(message.topic() or ""), error, message)
+
+    def _failed(self, line: Line | None, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            reason = f"{error.str()} ({error.name()}): topic {message.topic()}, sent at {file}:{line}"
+            reason = f"{error.str()} ({error.name()}): topic {message.topic()}, sent at {_place(line)}"
             with self._lock:
                 self._failures.append(reason)
 
@@ -124,3 +135,14 @@ class Sender:
             failures, self._failures = self._failures, []
         more = f"; and {len(failures) - 1} more" if len(failures) > 1 else ""
         raise DeliveryFailed(f"a record was not delivered: {failures[0]}{more}")
+
+
+def _place(line: Line | None) -> str:
+    """The file and the line."""
+    if line is None:
+        return "an unknown line"
+    code, at = line
+    number = next(
+        (number for start, end, number in code.co_lines() if start <= at < end and number), code.co_firstlineno
+    )
+    return f"{code.co_filename}:{number}"

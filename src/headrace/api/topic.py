@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
@@ -70,7 +71,7 @@ class Topic(Generic[T]):
         if sender is None:
             sender = self._senders[guarantee] = self._sender(guarantee)
         data = value if self._is_bytes and type(value) is bytes else self.encoded(value)
-        sender.send(self.name, data, key, headers, partition)
+        sender.send(self.name, data, key, headers, partition, sys._getframe(1))
 
     def send_all(self, values: Iterable[T], *, key: Callable[[T], Key] | None = None) -> int:
         """Sends many values and waits for their delivery. The number of them."""

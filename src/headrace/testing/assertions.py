@@ -45,7 +45,8 @@ def topic_records(broker: HasBootstrap, topic: str) -> list[tuple[int, int, byte
     from confluent_kafka import Consumer, TopicPartition
 
     settings = {"group.id": "headrace-assertions", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "enable.partition.eof": True, **settings})
+    quick = {"fetch.wait.max.ms": 5, "reconnect.backoff.ms": 10}  # the end of a partition is told by an empty answer
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "enable.partition.eof": True, **settings, **quick})
     try:
         described = consumer.list_topics(topic, _ASK_TIMEOUT_S).topics[topic]
         if described.error is not None:
