@@ -71,7 +71,8 @@ class Sender:
         if home is None:
             home = self._homes[topic] = caller.f_code, caller.f_lasti
         if headers is not None or partition is not None or caller.f_code is not home[0] or caller.f_lasti != home[1]:
-            return self._with_options(topic, value, key, headers, partition, (caller.f_code, caller.f_lasti))
+            self._with_options(topic, value, key, headers, partition, (caller.f_code, caller.f_lasti))
+            return
         try:
             self._produce(topic, value, key)
         except (BufferError, KafkaException) as error:
