@@ -23,6 +23,7 @@ WITHOUT_A_RESULT = {
     "mirror run",
     "registry start",
     "console start",
+    "top",
     "http start",
     "schemas export",
     "datagen show",

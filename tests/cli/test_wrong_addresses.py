@@ -118,8 +118,9 @@ HEADRACE = {
 ON_SPARK = {
     "demo wordcount", "demo run", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add",
     "pipeline rename", "pipeline forget",
-    # These read a pipeline's files first, or run until they are stopped.
+    # These read a pipeline's files first, run until they are stopped, or need a terminal.
     "acl for-pipeline", "tables show", "tables run", "registry start", "console start", "http start",
+    "top",
 }  # fmt: skip
 CREATES = {"topics create"}
 

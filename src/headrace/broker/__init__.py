@@ -21,4 +21,5 @@
 `failed_disks`, `full_disks`   reports of unusable disks to the controller
 `graceful_shutdown`    a stopping broker serves until clients use the new leaders
 `broker_metrics`       the metrics of a broker
+`lag`                  the lag of groups and Spark flows, measured in the background
 """

@@ -155,7 +155,9 @@ class Broker:
         self._opened.append("parts")
         self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
         member.membership.on_registered(lambda _: disks.tell())
-        self.metrics = BrokerMetrics(self.parts, self.connections, self.log_dirs, view, member, self.certificates)
+        self.metrics = BrokerMetrics(
+            self.parts, self.connections, self.log_dirs, view, member, self.certificates, clock
+        )
         self.parts.start()
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to, clock)
         await member.start(image)

@@ -7,15 +7,19 @@ in-sync sets are counted as they happen, because they cannot be derived later.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import Iterator
 
 from headrace import __version__
+from headrace.broker.lag.flow_reports import FlowReports
+from headrace.broker.lag.group_lag import GroupLag
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.wiring.parts import Parts
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.cluster.view import ClusterView
 from headrace.controller.member import ClusterMember
+from headrace.kernel.clock import Clock
 from headrace.net.listener import Listeners
 from headrace.replication.partition import Partition
 from headrace.storage.dirs.log_dirs import LogDirs
@@ -40,6 +44,7 @@ class BrokerMetrics:
         view: ClusterView,
         member: ClusterMember,
         certificates: ListenerCertificates,
+        clock: Clock,
     ) -> None:
         self.metrics = Metrics(parts.metering.traffic)
         self.endpoint = MetricsEndpoint(self.metrics)
@@ -53,15 +58,24 @@ class BrokerMetrics:
         self._provide_logs(parts, log_dirs)
         self._provide_replicas(parts)
         self._provide_cluster(view, member, parts)
+        self._group_lag = GroupLag(
+            parts.coordinators.groups, parts.partitions, view, parts.peers, member.broker_id, clock
+        )
+        self._flow_reports = FlowReports(parts.partitions, clock)
+        self._provide_lag(self._group_lag, self._flow_reports)
 
     async def start(self, listen: str) -> None:
         """Raises ConfigError if `metrics.listen` cannot be bound."""
         if listen:
             self._lag.start(asyncio.get_running_loop())
             await self.endpoint.start(listen)
+            self._group_lag.start()
+            self._flow_reports.start()
 
     async def stop(self) -> None:
         self._lag.stop()
+        await self._group_lag.stop()
+        await self._flow_reports.stop()
         await self.endpoint.stop()
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
@@ -138,6 +152,8 @@ class BrokerMetrics:
             lambda: [((p.topic, str(p.index)), len(p.log.segments.all)) for p in parts.partitions.all()],
         )
         self.metrics.provide("kafka_log_logmanager_offlinelogdirectorycount", lambda: len(log_dirs.offline))
+        self.metrics.provide("headrace_log_directory_total_bytes", lambda: _space(log_dirs, free=False))
+        self.metrics.provide("headrace_log_directory_free_bytes", lambda: _space(log_dirs, free=True))
         self.metrics.provide("headrace_stray_logs", lambda: len(log_dirs.strays()))
         self.metrics.provide("headrace_stray_bytes", lambda: sum(stray.size_bytes() for stray in log_dirs.strays()))
 
@@ -206,3 +222,36 @@ class BrokerMetrics:
             lambda: sum(len(hosted.shard.groups) for _, hosted in parts.coordinators.groups.runtime.active_shards()),
         )
         provide("headrace_coordination_session_up", lambda: int(member.lease_held()))
+
+    def _provide_lag(self, groups: GroupLag, flows: FlowReports) -> None:
+        provide = self.metrics.provide
+        provide("headrace_group_lag_records", groups.records)
+        provide("headrace_group_lag_seconds", groups.seconds)
+        provide("headrace_pipeline_running", lambda: flows.rows(lambda report, now_ms: report.is_running(now_ms)))
+        provide("headrace_pipeline_failing", lambda: flows.rows(lambda report, now_ms: report.is_failing(now_ms)))
+        provide("headrace_pipeline_lag_records", lambda: flows.rows(lambda report, _: report.lag))
+        provide(
+            "headrace_pipeline_lag_seconds",
+            lambda: flows.rows(lambda report, _: None if report.lag is None else report.lag_seconds),
+        )
+        provide("headrace_pipeline_batch_seconds", lambda: flows.rows(lambda report, _: report.batch_s))
+        provide("headrace_pipeline_input_rows_per_second", lambda: flows.rows(lambda report, _: report.input_rate))
+        provide(
+            "headrace_pipeline_processed_rows_per_second", lambda: flows.rows(lambda report, _: report.processed_rate)
+        )
+        provide("headrace_pipeline_restarts_total", lambda: flows.rows(lambda report, _: report.restarts))
+        provide("headrace_pipeline_dead_letters_total", lambda: flows.rows(lambda report, _: report.dead_letters))
+        provide("headrace_pipeline_state_rows", lambda: flows.rows(lambda report, _: report.state_rows))
+        provide(
+            "headrace_pipeline_report_age_seconds",
+            lambda: flows.rows(lambda report, now_ms: max(0, now_ms - report.at_ms) / 1000),
+        )
+
+
+def _space(log_dirs: LogDirs, *, free: bool) -> Rows:
+    """Bytes of the file system of each log directory that works: all of them, or those that the broker may still
+    use."""
+    for directory in log_dirs.directories:
+        if directory.is_online:
+            disk = os.statvfs(directory.path)
+            yield (str(directory.path),), float(disk.f_frsize * (disk.f_bavail if free else disk.f_blocks))

@@ -3,6 +3,7 @@
 `app`           the program: commands by name, imported when used
 `topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
+`top`           a cluster in a full-screen terminal view
 `start`, `up`   one broker; a development cluster
 `security`      certificates, users and settings of a secured cluster
 `registry`      the schema registry, and the schemas in one

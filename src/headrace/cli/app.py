@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
     "security": ("headrace.cli.security.command", "Certificates, users and settings of a secured cluster."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),
+    "top": ("headrace.cli.top.command", "Watch a cluster in a full-screen view."),
     "doctor": ("headrace.cli.doctor", "Connect as a client would, and explain what is wrong."),
     "kafka": ("headrace.cli.kafka", "Kafka's own command-line tools."),
     "up": ("headrace.cli.up", "Run a development cluster in the foreground."),
@@ -43,6 +44,7 @@ COMMANDS: Final = {
     "http": ("headrace.cli.services.http_api", "The HTTP API."),
     "schemas": ("headrace.cli.registry.schemas", "Schemas of a schema registry."),
     "console": ("headrace.cli.services.console", "The web console."),
+    "monitoring": ("headrace.cli.services.monitoring", "Files for Prometheus and Grafana."),
     "datagen": ("headrace.cli.datagen", "Make test data from a plan."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
 }

@@ -27,6 +27,8 @@ class Metric:
 
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
+_GROUP = ("group", "topic")
+_FLOW = ("pipeline", "flow")
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 _METRICS = (
@@ -78,6 +80,8 @@ _METRICS = (
     Metric("kafka_log_log_logendoffset", _G, "Offset of the next record", _PARTITION),
     Metric("kafka_log_log_numlogsegments", _G, "Segments of a partition's log", _PARTITION),
     Metric("kafka_log_logmanager_offlinelogdirectorycount", _G, "Log directories that failed"),
+    Metric("headrace_log_directory_total_bytes", _G, "Size of the disk of a log directory", ("directory",)),
+    Metric("headrace_log_directory_free_bytes", _G, "Free bytes on the disk of a log directory", ("directory",)),
     Metric("headrace_stray_logs", _G, "Logs, and parts of logs, that belong to no topic: see `headrace log strays`"),
     Metric("headrace_stray_bytes", _G, "Bytes of stray logs on disk"),
     Metric("kafka_server_replicamanager_partitioncount", _G, "Replicas on this broker"),
@@ -105,6 +109,31 @@ _METRICS = (
     Metric("kafka_controller_kafkacontroller_globalpartitioncount", _G, "Partitions in the cluster"),
     Metric("kafka_controller_controllerstats_uncleanleaderelections_total", _C, "Elections that may have lost records"),
     Metric("kafka_coordinator_group_groupmetadatamanager_numgroups", _G, "Groups that this broker coordinates"),
+    Metric(
+        "headrace_group_lag_records",
+        _G,
+        "Records of a topic that a group has not read. The coordinator of the group measures it every few seconds",
+        _GROUP,
+    ),
+    Metric(
+        "headrace_group_lag_seconds",
+        _G,
+        "Age of the oldest record of a topic that a group has not read, by the timestamp of its batch",
+        _GROUP,
+    ),
+    Metric("headrace_pipeline_running", _G, "1 while a Spark flow runs and reports, else 0", _FLOW),
+    Metric(
+        "headrace_pipeline_failing", _G, "1 if a Spark flow failed, restarts or has stopped reporting, else 0", _FLOW
+    ),
+    Metric("headrace_pipeline_lag_records", _G, "Records that a Spark flow had not read after its last batch", _FLOW),
+    Metric("headrace_pipeline_lag_seconds", _G, "For how long a Spark flow has been behind", _FLOW),
+    Metric("headrace_pipeline_batch_seconds", _G, "Duration of the last batch of a Spark flow", _FLOW),
+    Metric("headrace_pipeline_input_rows_per_second", _G, "Rows that arrived for a Spark flow in a second", _FLOW),
+    Metric("headrace_pipeline_processed_rows_per_second", _G, "Rows that a Spark flow processed in a second", _FLOW),
+    Metric("headrace_pipeline_restarts_total", _C, "Restarts of a Spark flow by its driver", _FLOW),
+    Metric("headrace_pipeline_dead_letters_total", _C, "Rows that a Spark flow wrote to a dead letter topic", _FLOW),
+    Metric("headrace_pipeline_state_rows", _G, "Rows in the state of a Spark flow", _FLOW),
+    Metric("headrace_pipeline_report_age_seconds", _G, "Seconds since the last report of a Spark flow", _FLOW),
     Metric("kafka_server_throttled_requests_total", _C, "Answers with a throttle time", ("quota",)),
     Metric("headrace_event_loop_lag_seconds", _H, "Delay of due work in the event loop"),
     Metric("headrace_waiting_requests", _G, "Requests that wait for records, replicas or members", ("request",)),

@@ -45,6 +45,10 @@ class Offsets:
             for topic, partitions in self._by_group.get(group_id, {}).items()
         }
 
+    def group_ids(self) -> list[str]:
+        """The groups that have a committed offset."""
+        return list(self._by_group)
+
     def has_any(self, group_id: str) -> bool:
         return group_id in self._by_group
 
