@@ -22,6 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.console.cluster.cluster import Cluster
+from headrace.console.login.oidc import Oidc
+from headrace.console.login.pages import LoginPages, login_address
+from headrace.console.login.sessions import Sessions
 from headrace.console.notices import Notices
 from headrace.console.pages.routes import PAGES, SECTIONS
 from headrace.console.protection import COOKIE, FIELD, HEADERS, Rejected, new_token
@@ -33,7 +36,7 @@ from headrace.web.browser_guard import BrowserGuard
 from headrace.web.connections import PerCaller, logged_in_client
 from headrace.web.delegation import DelegationTokens
 from headrace.web.errors import Problem, unauthenticated
-from headrace.web.login import Caller, Login
+from headrace.web.login import Brokers, Caller, Login
 from headrace.web.tls import HttpTls
 
 Page = Callable[[Visit], Awaitable["View | Redirect | Response"]]
@@ -72,6 +75,9 @@ class Console:
     def __init__(self, settings: ConsoleSettings, tls: HttpTls | None = None) -> None:
         self.settings = settings
         self.notices = Notices()
+        self.sessions = Sessions()
+        oidc = None if settings.oidc is None else Oidc(settings.oidc)
+        self.login_pages = LoginPages(self.sessions, oidc, self.render)
         self._entrances = {one.name: Entrance(one, settings.timeout_s, tls) for one in settings.clusters}
 
     def entrance(self, name: str) -> Entrance:
@@ -99,10 +105,13 @@ class Console:
         name = str(request.path_params.get("cluster", ""))
         try:
             entrance = self.entrance(name)
-            caller = await entrance.login.caller(request)
+            caller = await self._caller(request, entrance, name)
+            request.state.principal = caller.principal
             async with entrance.clusters.lease(caller) as cluster:
                 answer = await page(Visit(request, self.settings, cluster, caller, self.notices))
         except Problem as problem:
+            if problem.status == 401 and _is_browser(request):
+                return RedirectResponse(login_address(request, name), status_code=303)
             answer = _trouble(problem.status, problem.message)
             if problem.headers:
                 return self.render(request, answer, name, problem.headers)
@@ -110,6 +119,9 @@ class Console:
             answer = _trouble(rejected.status, rejected.message)
         except Refused as fault:
             if fault.code is ErrorCode.sasl_authentication_failed:
+                if _is_browser(request):
+                    self.sessions.end(request)
+                    return RedirectResponse(f"{login_address(request, name)}&ended=1", status_code=303)
                 denied = unauthenticated(fault.message)
                 return self.render(request, _trouble(401, denied.message), name, denied.headers)
             answer = _trouble(_STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " "))
@@ -129,6 +141,40 @@ class Console:
                 return JSONResponse({"done": True, "location": answer.location})
             return RedirectResponse(answer.location, status_code=303)
         return self.render(request, answer, name)
+
+    async def _caller(self, request: Request, entrance: Entrance, cluster: str) -> Caller:
+        """By the session of the browser, else by the request itself. Raises Problem 401."""
+        if entrance.login.brokers.need_login and "authorization" not in request.headers:
+            caller = self.sessions.caller(request, cluster)
+            if caller is not None:
+                request.state.has_session = True
+                return caller
+        return await entrance.login.caller(request)
+
+    def check_of(self, cluster: str) -> tuple[Brokers, Callable[[Caller], Awaitable[None]]]:
+        """The brokers of a cluster, and a check that they accept a caller."""
+        entrance = self.entrance(cluster)
+
+        async def check(caller: Caller) -> None:
+            async with entrance.clusters.lease(caller):
+                pass
+
+        return entrance.login.brokers, check
+
+    async def login(self, request: Request) -> Response:
+        """The pages of `login.pages`, by the last part of the address."""
+        cluster = str(request.path_params.get("cluster", ""))
+        try:
+            if request.url.path == "/login/oidc":
+                return await self.login_pages.returned(request, self.check_of)
+            brokers, check = self.check_of(cluster)
+            if request.url.path.endswith("/login/oidc"):
+                return await self.login_pages.provider(request, cluster)
+            if request.url.path.endswith("/logout"):
+                return await self.login_pages.logout(request, cluster)
+            return await self.login_pages.password(request, cluster, brokers, check)
+        except (Rejected, Problem) as fault:
+            return self.render(request, _trouble(fault.status, fault.message), cluster)
 
     def render(self, request: Request, view: View, cluster: str, headers: Mapping[str, str] | None = None) -> Response:
         response = as_json(view) if wants_json(request) else self._page(request, view, cluster)
@@ -167,7 +213,14 @@ class Console:
             "read_only": self.settings.read_only,
             "hides_values": self.settings.hides_values,
             "release": __version__,
+            "principal": getattr(request.state, "principal", ""),
+            "has_session": getattr(request.state, "has_session", False),
         }
+
+
+def _is_browser(request: Request) -> bool:
+    """Whether a person waits for a page that can be opened again after the login."""
+    return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
 def _trouble(status: int, message: str) -> View:
@@ -216,6 +269,10 @@ def application(console: Console, *, is_on_loopback: bool) -> ASGIApp:
 
     routes = [
         Route("/", home),
+        Route("/login/oidc", console.login),
+        Route("/clusters/{cluster}/login", console.login, methods=["GET", "POST"]),
+        Route("/clusters/{cluster}/login/oidc", console.login),
+        Route("/clusters/{cluster}/logout", console.login, methods=["POST"]),
         Mount("/static", StaticFiles(packages=[("headrace.console", "static")])),
         *(
             Route(f"/clusters/{{cluster}}{path}", console.endpoint(page), methods=list(methods))

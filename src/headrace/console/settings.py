@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.console.core.masking import Mask
+from headrace.console.login.oidc import OidcClient
 from headrace.kernel.dataclass import dataclass
 from headrace.web.login import Brokers
 
@@ -25,6 +26,8 @@ class ConsoleSettings:
     """Keys, values and headers of records are not shown."""
     masks: tuple[Mask, ...] = ()
     timeout_s: float = 10.0
+    oidc: OidcClient | None = None
+    """The OpenID provider of people whose brokers take tokens."""
 
     def cluster(self, name: str) -> ClusterAddress | None:
         return next((address for address in self.clusters if address.name == name), None)

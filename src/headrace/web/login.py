@@ -92,6 +92,11 @@ class Brokers:
     def need_login(self) -> bool:
         return self.security is not None and self.security.uses_sasl
 
+    @property
+    def takes_passwords(self) -> bool:
+        """Whether the brokers take user names and passwords, not only tokens."""
+        return self.security is not None and self.need_login and self.security.mechanism != oauthbearer.NAME
+
     def with_password(self, name: str, password: str) -> Caller:
         assert self.security is not None
         return Caller(f"User:{name}", replace(self.security, username=name, password=password))

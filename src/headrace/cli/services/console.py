@@ -42,6 +42,13 @@ def start(
         Path | None,
         typer.Option("--tls-config", help="A properties file with the certificate (ssl.* keys of brokers)."),
     ] = None,
+    oidc_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc-config",
+            help="A properties file with issuer, client.id, client.secret and scope of an OpenID provider.",
+        ),
+    ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure-listener", help="Serve other machines without TLS and login.")
     ] = False,
@@ -52,6 +59,7 @@ def start(
     $ headrace console start --listen 127.0.0.1:8080 --bootstrap 127.0.0.1:9092
     """
     from headrace.console.core.masking import Mask
+    from headrace.console.login.oidc import OidcClient
     from headrace.console.server import console_server
     from headrace.console.settings import ConsoleSettings
     from headrace.telemetry import set_up_logging
@@ -71,7 +79,13 @@ def start(
         address.check("the console", has_tls=tls is not None, has_login=has_login, is_insecure_allowed=insecure)
     except BadAddress as error:
         raise typer.BadParameter(str(error)) from error
-    settings = ConsoleSettings(clusters, read_only, hide_values, masks, timeout)
+    oidc = None
+    if oidc_config is not None:
+        try:
+            oidc = OidcClient.from_settings(_properties(oidc_config))
+        except ValueError as error:
+            raise Failed(f"--oidc-config {oidc_config}: {error}") from error
+    settings = ConsoleSettings(clusters, read_only, hide_values, masks, timeout, oidc)
     set_up_logging("INFO")
     try:
         listener = bound_socket(address)
