@@ -6,6 +6,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,11 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from headrace.serialization.record_decoder import RecordDecoder
+from headrace.serialization.record_encoder import RecordEncoder
+from headrace.serialization.registry_client import RegistryClient
 from headrace.testing.in_process import RunningBroker, broker
+from tests.conformance.avro_models import Purchase
 from tests.support.effort import is_long
 from tests.support.npm import npm_project
 from tests.support.registry import RunningRegistry, registry
@@ -262,22 +267,68 @@ def test_kafkajs_schema_registry_encodes_and_decodes_all_three_types(server: Run
     assert found["protobuf"] == {"id": 7}
 
 
-GO_SOURCE = Path(__file__).with_name("franz_go_sr")
-GO_PROGRAM = Path(__file__).resolve().parents[2] / ".cache" / "franz-go" / "schema_registry"
+GO_PROGRAMS = Path(__file__).resolve().parents[2] / ".cache" / "franz-go"
+
+
+def lines_of_go(source: str, url: str) -> dict[str, Any]:
+    """Builds and runs the program of the directory: its lines by the name of the check."""
+    GO_PROGRAMS.mkdir(parents=True, exist_ok=True)
+    program = GO_PROGRAMS / source
+    build = ["go", "build", "-o", str(program), "."]
+    built = subprocess.run(build, cwd=HERE / source, capture_output=True, text=True, timeout=280, check=False)
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program), url], capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    return {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
 
 
 @pytest.mark.needs("go")
 def test_franz_go_registers_looks_up_checks_and_deletes(server: RunningRegistry) -> None:
-    GO_PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    build = ["go", "build", "-o", str(GO_PROGRAM), "."]
-    built = subprocess.run(build, cwd=GO_SOURCE, capture_output=True, text=True, timeout=280, check=False)
-    assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(GO_PROGRAM), server.url], capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-    found = {line.pop("check"): line for line in map(json.loads, done.stdout.splitlines())}
+    found = lines_of_go("franz_go_sr", server.url)
     assert found["register"] == {"version": 1, "same": True}
     assert found["check"] == {"version": 1, "compatible": False, "messages": True}
     assert found["refused"] == {"is": True, "code": 40901, "status": 409}
     assert found["level"] == {"level": "FULL"}
     assert found["mode"] == {"mode": "READWRITE", "types": 3}
     assert found["delete"] == {"soft": [1], "hard": [1]}
+
+
+@pytest.mark.skipif(not is_long(), reason="fetches 150 MB of modules once: HEADRACE_EFFORT=long")
+@pytest.mark.needs("go")
+def test_confluents_go_client_encodes_decodes_and_is_refused(server: RunningRegistry) -> None:
+    found = lines_of_go("confluent_go_sr", server.url)
+    assert found["register"] == {"version": 1, "same": True, "guid": True, "places": "[{cgo-value 1}]"}
+    assert found["avro"] == {"prefix": True, "id": 7, "item": "book"}
+    assert found["refused"] == {"code": 40901, "compatible": False}
+    assert found["json"] == {"id": 7, "item": "book"}
+    assert found["level"] == {"level": "FULL_TRANSITIVE", "config": "FULL_TRANSITIVE"}
+    assert found["delete"] == {"version": 1, "hard": [1], "code": 40401}
+
+
+def test_schemas_and_records_of_dataclasses_avroschema_are_decoded(
+    running: RunningBroker, client: Any, server: RunningRegistry, topic: str
+) -> None:
+    id_ = client.register_schema(f"{topic}-value", Schema(Purchase.avro_schema(), "AVRO"))
+    assert json.loads(client.get_schema(id_).schema_str) == json.loads(Purchase.avro_schema())
+    bought = Purchase(7, "book", 2, Decimal("12.50"))
+    stored = round_trip(running, topic, b"\0" + id_.to_bytes(4, "big") + bought.serialize())
+    fresh = SchemaRegistryClient({"url": server.url})
+    value = AvroDeserializer(fresh)(stored, SerializationContext(topic, MessageField.VALUE))
+    assert value == {"id": 7, "item": "book", "count": 2, "price": Decimal("12.50")}
+    ours = RecordDecoder(RegistryClient(server.url)).decode(topic, stored)
+    assert (ours.value, ours.error) == ({"id": 7, "item": "book", "count": 2, "price": "12.50"}, None)
+    encoded = RecordEncoder(RegistryClient(server.url), "AVRO").encode(topic, ours.value)
+    assert encoded is not None
+    assert Purchase.deserialize(encoded[5:]) == bought
+
+
+def test_python_schema_registry_client_serializes_a_dataclass_model(server: RunningRegistry, topic: str) -> None:
+    module = pytest.importorskip("schema_registry.serializers")
+    client = pytest.importorskip("schema_registry.client").SchemaRegistryClient(url=server.url)
+    serializer = module.AvroMessageSerializer(client)
+    bought = Purchase(7, "book", 2, Decimal("12.50"))
+    schema = pytest.importorskip("schema_registry.client").schema.AvroSchema(Purchase.avro_schema())
+    data = serializer.encode_record_with_schema(f"{topic}-value", schema, bought.asdict())
+    assert Purchase.parse_obj(serializer.decode_message(data)) == bought
+    ours = RecordDecoder(RegistryClient(server.url)).decode(topic, data)
+    assert (ours.value, ours.error) == ({"id": 7, "item": "book", "count": 2, "price": "12.50"}, None)
