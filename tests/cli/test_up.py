@@ -23,10 +23,10 @@ from tests.support.clock import wait_for
 pytestmark = pytest.mark.needs("zookeeper")
 
 
-def _subjects(url: str) -> object:
-    """The subjects of the registry; None while it starts."""
+def _json(url: str) -> object:
+    """The answer of a service; None while it starts."""
     try:
-        with urllib.request.urlopen(f"{url}/subjects", timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=5) as answer:
             return json.loads(answer.read())
     except OSError:
         return None
@@ -70,11 +70,14 @@ def test_cluster_serves_shows_its_state_and_stops_cleanly(
     assert console
     registry = re.search(r"the schema registry is on (http://127\.0\.0\.1:\d+)", cluster.stdout.readline())
     assert registry
+    api = re.search(r"the HTTP API is on (http://127\.0\.0\.1:\d+)", cluster.stdout.readline())
+    assert api
     assert cluster.stdout.readline().startswith("PROCESS")
-    processes = ("zookeeper", "broker-1", "broker-2", "broker-3", "registry", "console")
+    processes = ("zookeeper", "broker-1", "broker-2", "broker-3", "registry", "http", "console")
     pids = [int(cluster.stdout.readline().split()[2]) for _ in processes]
     wait_for(lambda: len(_console_brokers(console[1])) == 3, "the console to show three brokers")
-    wait_for(lambda: _subjects(registry[1]) == [], "the registry to answer")
+    wait_for(lambda: _json(f"{registry[1]}/subjects") == [], "the registry to answer")
+    wait_for(lambda: _json(f"{api[1]}/brokers") == {"brokers": [1, 2, 3]}, "the HTTP API to show three brokers")
     again = headrace("up", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path / "data"))
     assert again.code == 1
     assert "/data/zookeeper/data is in use by another ZooKeeper server: stop it or choose another" in again.err

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import signal
 import socket
 import ssl
 import stat
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -35,19 +40,26 @@ from tests.support.clock import PATIENCE_S, wait_for
 pytestmark = pytest.mark.needs("zookeeper")
 
 
+@dataclass(frozen=True)
+class Addresses:
+    bootstrap: str
+    registry: str
+    http_api: str
+
+
 @contextmanager
-def secured(tmp_path: Path) -> Iterator[str]:
-    """The bootstrap servers of a running cluster."""
+def secured(tmp_path: Path) -> Iterator[Addresses]:
     words = ["up", "--brokers", "3", "--secure", "--port", "0", "--zookeeper-port", "0", "--data", str(tmp_path)]
     process = subprocess.Popen(
         [str(PROGRAMS / "headrace"), *words], stdout=subprocess.PIPE, text=True, env=environment(tmp_path, None)
     )
     assert process.stdout is not None
     try:
-        first = process.stdout.readline()
-        found = re.search(r"3 brokers serve (\S+)", first)
-        assert found, first
-        yield found[1]
+        said = "".join(process.stdout.readline() for _ in range(4))
+        found = (re.search(rf"{what} (\S+)", said) for what in ("3 brokers serve", "registry is on", "HTTP API is on"))
+        addresses = [match[1] for match in found if match]
+        assert len(addresses) == 3, said
+        yield Addresses(*addresses)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
@@ -60,15 +72,36 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bootstrap(data: Path) -> Iterator[str]:
-    with secured(data) as address:
-        yield address
+def addresses(data: Path) -> Iterator[Addresses]:
+    with secured(data) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bootstrap(addresses: Addresses) -> str:
+    return addresses.bootstrap
 
 
 def login(data: Path, bootstrap: str, **changes: str) -> dict[str, str]:
     """The settings in librdkafka.properties, for confluent-kafka."""
     given = read_properties(data / "security" / "librdkafka.properties")
     return {**given, "bootstrap.servers": bootstrap, **{name.replace("_", "."): text for name, text in changes.items()}}
+
+
+def ask(data: Path, url: str, password: str | None = None) -> tuple[int, object]:
+    """(status, JSON) of an HTTP service, whose certificate must be of the cluster's authority; (0, None) without
+    answer. The administrator asks, with the password of the cluster's files unless another is given."""
+    password = password or (data / "security" / "admin.password").read_text().strip()
+    token = base64.b64encode(f"admin:{password}".encode()).decode()
+    trust = ssl.create_default_context(cafile=data / "security" / "ca.crt")
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=trust) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.load(refused)
+    except OSError:
+        return 0, None
 
 
 def create(admin: AdminClient, topic: str, partitions: int = 1) -> None:
@@ -153,6 +186,26 @@ def test_a_new_user_may_do_nothing_before_an_acl_allows_it(bootstrap: str, data:
         read(ann, "letters", "readers", 1)
 
 
+def test_http_services_need_the_login_and_act_as_their_caller(
+    addresses: Addresses, data: Path, headrace: Run, tmp_path: Path
+) -> None:
+    for url in (f"{addresses.registry}/subjects", f"{addresses.http_api}/topics"):
+        wait_for(lambda url=url: ask(data, url)[0] == 200, url)
+        assert ask(data, url, "wrong")[0] == 401
+    schema = tmp_path / "order.avsc"
+    schema.write_text('{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}')
+    where = ("-b", addresses.bootstrap, "--command-config", str(data / "security" / "client.properties"))
+    registry = ("--registry", addresses.registry)
+    create(AdminClient(login(data, addresses.bootstrap)), "typed")
+    sent = headrace("produce", "typed", '{"id": 7}', "--schema", str(schema), *registry, *where)
+    assert sent.code == 0, sent.err
+    assert headrace("consume", "typed", "-n", "1", *registry, *where).out == '{"id":7}\n'
+    assert ask(data, f"{addresses.registry}/subjects") == (200, ["typed-value"])
+    assert headrace("schemas", "ls", "-o", "json", *registry, *where[2:]).json[0]["subject"] == "typed-value"
+    read_back = ask(data, f"{addresses.http_api}/topics/typed/partitions/0/records?offset=0")
+    assert read_back[0] == 200, read_back
+
+
 @pytest.mark.parametrize(
     "command", [("produce", "hidden", "x"), ("consume", "hidden"), ("topics", "describe", "hidden")]
 )
@@ -212,12 +265,13 @@ def test_the_brokers_listener_refuses_clients_without_a_certificate(bootstrap: s
 
 def test_a_second_start_keeps_data_users_and_a_changed_password(tmp_path: Path) -> None:
     with secured(tmp_path) as first:
-        settings = login(tmp_path, first)
+        settings = login(tmp_path, first.bootstrap)
         admin = AdminClient(settings)
         create(admin, "kept")
         assert produce(settings, "kept", 10) == {None}
         set_password(admin, "admin", b"changed")
     with secured(tmp_path) as second:
-        changed = login(tmp_path, second, sasl_password="changed")
+        changed = login(tmp_path, second.bootstrap, sasl_password="changed")
         assert len(read(changed, "kept", "readers", 10)) == 10
-        assert not can_log_in(login(tmp_path, second))
+        assert not can_log_in(login(tmp_path, second.bootstrap))
+        wait_for(lambda: ask(tmp_path, f"{second.registry}/subjects", "changed") == (200, []), "the registry")

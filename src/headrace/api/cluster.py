@@ -101,5 +101,9 @@ def connect(
         merged |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
     if protocol or ca_file is not None:
         merged["security.protocol"] = protocol + ("SSL" if ca_file is not None else "PLAINTEXT")
-    client = None if registry is None else RegistryClient(registry)
+    client = None
+    if registry is not None:
+        client = RegistryClient(
+            registry, user=user, password=password, ca_file=None if ca_file is None else str(ca_file)
+        )
     return Cluster({**merged, **(settings or {})}, client)

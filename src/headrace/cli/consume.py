@@ -131,7 +131,7 @@ def consume(
         on_idle=tally.tick,
         client=client_settings(bootstrap),
     )
-    readable = stream if not registry else _by_schema(stream, registry)
+    readable = stream if not registry else _by_schema(stream, registry, bootstrap)
     matching = _limited((tally.saw(record) for record in readable if wanted(record)), count)
     total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
     try:
@@ -204,11 +204,11 @@ async def _spans(
     return {p: Span(first[p], last[p]) for p in partitions}
 
 
-def _by_schema(records: Iterator[Seen], registry: str) -> Iterator[Seen]:
+def _by_schema(records: Iterator[Seen], registry: str, bootstrap: str | None) -> Iterator[Seen]:
     """Decodes records that name a schema. One that does not decode stays as it is, and the reason is reported."""
-    from headrace.cli.records.schema_records import RecordsDecoding, registry_client
+    from headrace.cli.records.schema_records import RecordsDecoding, registry_of
 
-    decoding = RecordsDecoding(registry_client(registry))
+    decoding = RecordsDecoding(registry_of(registry, bootstrap))
     for record in records:
         seen = decoding.decoded(record)
         if seen.error is not None:

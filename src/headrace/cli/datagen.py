@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.support.client_settings import librdkafka_settings
+from headrace.cli.support.client_settings import client_security, librdkafka_settings
 from headrace.cli.support.connection import Bootstrap, Failed, Output, Timeout, bootstrap_address, connected
 from headrace.cli.support.output import Format, show, show_one
 from headrace.cli.support.spelling import nearest
@@ -86,7 +86,8 @@ def run(
     settings = {"bootstrap.servers": bootstrap_address(bootstrap), **librdkafka_settings(bootstrap), **_quiet()}
     line = _Line(shown=output is Format.TABLE and sys.stderr.isatty())
     try:
-        generator = Generator(found, start_ms=start_ms, seed=seed, encode=registry_encoder(found, registry))
+        encode = registry_encoder(found, registry, client_security(bootstrap))
+        generator = Generator(found, start_ms=start_ms, seed=seed, encode=encode)
         create_topics(found, settings, replication=replication)
         with _interrupted() as stop:
             sent = Sender(settings, paced=not fast).run(

@@ -130,9 +130,8 @@ def produce(
     if partition is not None and count and partition >= count:
         raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
     # A dry run changes nothing: encoding would register the schema.
-    encode = _encoding(
-        topic, None if dry_run else schema, None if dry_run else key_schema, strategy, record_name, registry
-    )
+    schemas = (None, None) if dry_run else (key_schema, schema)
+    encode = _encoding(topic, schemas, strategy, record_name, registry, bootstrap)
     settings = {"acks": acks, "compression.type": compression, **librdkafka_settings(bootstrap)}
     sender = _Sender(address, topic, settings, dry_run, count)
     with progress("sending", share=share, unit="records", shown=not typed) as advance:
@@ -162,18 +161,24 @@ def produce(
 
 
 def _encoding(
-    topic: str, schema: str | None, key_schema: str | None, strategy: str, record: str | None, registry: str
+    topic: str,
+    schemas: tuple[str | None, str | None],
+    strategy: str,
+    record: str | None,
+    registry: str,
+    bootstrap: str | None,
 ) -> Callable[[Incoming], Incoming]:
-    if schema is None and key_schema is None:
+    """`schemas`: of keys and of values."""
+    if schemas == (None, None):
         return lambda given: given
-    from headrace.cli.records.schema_records import RecordsEncoding, encoder_of, registry_client
+    from headrace.cli.records.schema_records import RecordsEncoding, encoder_of, registry_of
 
-    client = registry_client(registry)
+    client = registry_of(registry, bootstrap)
     key, value = (
         None
         if text is None
         else encoder_of(client, topic, text, strategy, is_key=is_key, message=record, option=option)
-        for text, is_key, option in ((key_schema, True, "--key-schema"), (schema, False, "--schema"))
+        for text, is_key, option in zip(schemas, (True, False), ("--key-schema", "--schema"), strict=True)
     )
     return RecordsEncoding(topic, key, value).encoded
 

@@ -1,4 +1,4 @@
-"""`headrace up --brokers N`: runs a development cluster, its registry and console in the foreground until Ctrl-C."""
+"""`headrace up --brokers N`: runs a development cluster and its HTTP services in the foreground until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ def up(
         bool, typer.Option("--secure", help="Use TLS, logins and ACLs. The command prints what clients need.")
     ] = False,
 ) -> None:
-    """Run ZooKeeper, brokers, the schema registry and the web console until Ctrl-C or SIGTERM. The data stays on disk.
+    """Run ZooKeeper, brokers, schema registry, HTTP API and web console until Ctrl-C or SIGTERM.
 
-    A broker that ends is not restarted, so that you can watch the others without it. The key r or SIGUSR1 restarts it.
+    The data stays on disk. A broker that ends is not restarted, so that you can watch the others without it. The key
+    r or SIGUSR1 restarts it.
 
     $ headrace up --brokers 3
 
@@ -66,7 +67,9 @@ def up(
             _say(f"{who} {cluster.bootstrap} (data and logs in {cluster.directory}; Ctrl-C stops all)")
             _say(f"the web console is on {cluster.console}")
             _say(f"the schema registry is on {cluster.registry}")
-            for line in cluster.security.explanation(cluster.bootstrap) if cluster.security is not None else ():
+            _say(f"the HTTP API is on {cluster.http_api}")
+            secured = cluster.security
+            for line in secured.explanation(cluster.bootstrap, cluster.http_api) if secured is not None else ():
                 _say(line)
             code = _watch(cluster, asked)
     finally:

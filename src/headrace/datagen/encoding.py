@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from headrace.client.security import ClientSecurity
 from headrace.datagen.errors import BadPlan
 from headrace.datagen.fields import Row
 from headrace.datagen.generator import Encoder
 from headrace.datagen.plan import REGISTERED, Plan
 
 
-def registry_encoder(plan: Plan, registry: str | None) -> Encoder | None:
-    """Registers the schemas of a plan. None if no topic needs a registry. Raises BadPlan, RegistryError."""
+def registry_encoder(plan: Plan, registry: str | None, security: ClientSecurity | None = None) -> Encoder | None:
+    """Registers the schemas of a plan, as the user of the brokers. None if no topic needs a registry. Raises BadPlan,
+    RegistryError."""
     topics = [each for each in plan.topics if each.form in REGISTERED]
     if not topics:
         return None
@@ -17,9 +19,9 @@ def registry_encoder(plan: Plan, registry: str | None) -> Encoder | None:
         names = ", ".join(f"topics.{each.name}" for each in topics)
         raise BadPlan(names, f"format {topics[0].form} needs a schema registry: --registry URL")
     from headrace.serialization.record_encoder import RecordEncoder
-    from headrace.serialization.registry_client import RegistryClient
+    from headrace.serialization.registry_login import registry_client
 
-    client = RegistryClient(registry)
+    client = registry_client(registry, security)
     encoders = {each.name: RecordEncoder(client, REGISTERED[each.form], schema=each.schema) for each in topics}
     for topic, encoder in encoders.items():
         encoder.schema_for(topic)

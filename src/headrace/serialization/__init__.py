@@ -3,6 +3,7 @@
 `errors`            what can go wrong
 `schema`            a registered schema and its references
 `registry_client`   the registry over HTTP, with a cache
+`registry_login`    the same, logged in as a user of the brokers
 `wire_format`       the schema id in front of a payload or in a header
 `subjects`          the subject of a topic's schema by strategy
 `plain_values`      Python values as JSON values

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from headrace.serialization.errors import RegistryError, RegistryUnreachable
 from headrace.serialization.schema import AVRO, RegisteredSchema, SchemaReference
@@ -33,16 +33,22 @@ class RegistryClient:
         password: str | None = None,
         token: str | None = None,
         ca_file: str | None = None,
+        trusted: str | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        """`user` and `password` log in by Basic, `token` by Bearer. `ca_file` has the trusted certificates."""
+        """`user` and `password` log in by Basic, `token` by Bearer; a login in the URL (http://USER:PASSWORD@HOST:PORT)
+        wins. `ca_file` has the trusted certificates; `trusted` is PEM text of further ones."""
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"registry {url!r}: must be http://HOST:PORT")
-        self.url = url
-        self._parts = parts
+        if parts.username:
+            user, password, token = unquote(parts.username), unquote(parts.password or ""), None
+        # Messages show the address, so it must not hold the password.
+        self._parts = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+        self.url = urlunsplit(self._parts)
         self._login = _login(user, password, token)
         self._ca_file = ca_file
+        self._trusted = trusted
         self._timeout_s = timeout_s
         self._kept: dict[str, RegisteredSchema] = {}
         self._missing: dict[str, tuple[float, RegistryError]] = {}
@@ -86,6 +92,9 @@ class RegistryClient:
         if self._parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
         context = ssl.create_default_context(cafile=self._ca_file)
+        if self._trusted is not None:
+            context.load_verify_locations(cadata=self._trusted)
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
 
     def schema_by_id(self, id_: int) -> RegisteredSchema:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.lines import Incoming
 from headrace.cli.records.text import Headers, Seen
+from headrace.cli.support.client_settings import client_security
 from headrace.serialization.errors import RegistryError, SerializationError
 from headrace.serialization.registry_client import RegistryClient
+from headrace.serialization.registry_login import registry_client
 from headrace.serialization.subjects import SubjectStrategy, subject_of
 from headrace.serialization.wire_format import header_name
 
@@ -22,9 +24,10 @@ LATEST: Final = "latest"
 SCHEMA_TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
 
-def registry_client(url: str, *, user: str | None = None, password: str | None = None) -> RegistryClient:
+def registry_of(url: str, where: str | None) -> RegistryClient:
+    """The registry, with the login that the command has for the brokers (`where`: their address or context)."""
     try:
-        return RegistryClient(url, user=user, password=password)
+        return registry_client(url, client_security(where))
     except ValueError as error:
         raise Failed(str(error)) from None
 

@@ -13,11 +13,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from headrace.cli.support.change_report import report_one
+from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import Failed, Output, Yes, sure
 from headrace.cli.support.output import Format, show, show_one
 from headrace.kernel.plurals import counted
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.registry_client import RegistryClient, in_path
+from headrace.serialization.registry_login import registry_client
 
 app = typer.Typer(no_args_is_help=True, help="Schemas of a schema registry.")
 _TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
@@ -43,7 +45,7 @@ _LOCAL: Final = "http://127.0.0.1:8081"
 def _asking(url: str) -> Iterator[RegistryClient]:
     """Turns an error of the registry into one sentence."""
     try:
-        yield RegistryClient(url)
+        yield registry_client(url, client_security(None))
     except (RegistryError, ValueError) as error:
         raise Failed(str(error)) from error
 

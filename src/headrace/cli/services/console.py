@@ -10,6 +10,7 @@ import typer
 from headrace.cli.support import contexts
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
+from headrace.cli.support.http_service import check_registry
 
 if TYPE_CHECKING:
     from headrace.console.settings import ClusterAddress
@@ -116,7 +117,10 @@ def _clusters(bootstrap: str | None, registry: str | None) -> tuple[ClusterAddre
     from headrace.web.login import Brokers
 
     def cluster(name: str, where: str | None) -> ClusterAddress:
-        return ClusterAddress(name, Brokers.from_settings(bootstrap_address(where), client_settings(where)), registry)
+        brokers = Brokers.from_settings(bootstrap_address(where), client_settings(where))
+        if registry is not None:
+            check_registry(registry, brokers)
+        return ClusterAddress(name, brokers, registry)
 
     known = contexts.load()
     if bootstrap is None and known.addresses:

@@ -8,7 +8,14 @@ import typer
 
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, bootstrap_address
-from headrace.cli.support.http_service import InsecureListener, TlsConfig, listen_address, listener_tls, listening
+from headrace.cli.support.http_service import (
+    InsecureListener,
+    TlsConfig,
+    check_registry,
+    listen_address,
+    listener_tls,
+    listening,
+)
 
 app = typer.Typer(no_args_is_help=True, help="The HTTP API.")
 _DEFAULT_PORT: Final = 8082
@@ -42,6 +49,8 @@ def start(
     from headrace.web.login import Brokers
 
     brokers = Brokers.from_settings(bootstrap_address(bootstrap), client_settings(bootstrap))
+    if registry is not None:
+        check_registry(registry, brokers)
     tls = listener_tls(tls_config)
     address = listen_address(
         listen,

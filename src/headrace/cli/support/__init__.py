@@ -18,5 +18,6 @@
 `pipeline_options`     options of all commands on pipelines
 `development_cluster`  the processes of `headrace up`
 `cluster_security`     certificates, users and settings of `headrace up --secure`
+`service_security`     certificate and users of its HTTP services
 `reference`            writes docs/cli.md
 """

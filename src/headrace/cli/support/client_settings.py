@@ -1,7 +1,7 @@
 """Kafka's client settings of a command (TLS, SASL), from a properties file.
 
 The file comes from `--command-config`, else from $HEADRACE_COMMAND_CONFIG, else from the context of the cluster.
-Every command that takes `--bootstrap` takes `--command-config` (`add_option`).
+Every command that takes `--bootstrap` or `--registry` takes `--command-config` (`add_option`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class _Given:
 
 
 def add_option(command: Any) -> None:
-    """Adds `--command-config` to a command and its subcommands if they take `--bootstrap` and lack it."""
+    """Adds `--command-config` to a command and its subcommands if they take an address of a server and lack it."""
     for inner in getattr(command, "commands", {}).values():
         add_option(inner)
     names = {parameter.name for parameter in command.params}
-    if "bootstrap" in names and "command_config" not in names:
+    if {"bootstrap", "registry"} & names and "command_config" not in names:
         command.params.append(_option())
 
 

@@ -2,8 +2,8 @@
 
 The files are those of `headrace security init`, in `security/` of the cluster's data directory. The first start creates
 them, later starts reuse them. The brokers' ZooKeeper user owns ZooKeeper's nodes. The command adds the administrator
-before the first broker starts. It does not set the password again later, because the user may have changed it with
-kafka-configs.
+and the registry's user before the first broker starts. It does not set their passwords again later, because the user
+may have changed them with kafka-configs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace.broker.first_users import write_users
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
+from headrace.cli.support.service_security import ServiceSecurity
 from headrace.client.scram_users import scram_user
 from headrace.config import load_broker_config, read_properties
 from headrace.kernel.errors import Fault
@@ -39,6 +40,7 @@ class ClusterSecurity:
             if not password.exists():
                 write_private(password, f"{secrets.token_urlsafe(18)}\n")
             self._zookeeper_password = password.read_text().strip()
+            self.services = ServiceSecurity(self.setup)
         except CannotIssue as error:
             raise Failed(f"{error}") from None
 
@@ -70,19 +72,20 @@ class ClusterSecurity:
             **self.setup.settings(number),
         }
 
-    def add_administrator(self, broker_file: Path, data: Path) -> None:
-        """Adds the administrator unless the cluster has one already."""
+    def add_users(self, broker_file: Path, data: Path) -> None:
+        """Adds the administrator and the registry's user unless the cluster has them already."""
         setup = self.setup
         config = load_broker_config({**read_properties(broker_file), "log.dirs": str(data)})
         # kazoo's first attempts fail while ZooKeeper starts.
         logging.getLogger("headrace").addHandler(logging.NullHandler())
         users = [scram_user(setup.admin, mechanism, setup.password, 4096) for mechanism in SCRAM_MECHANISMS]
+        users += self.services.users()
         try:
             asyncio.run(write_users(config, users, keep_existing=True))
         except Fault as fault:
-            raise Failed(f"cannot add the administrator {setup.admin}: {fault.message}") from None
+            raise Failed(f"cannot add the user {setup.admin}: {fault.message}") from None
 
-    def explanation(self, bootstrap: str) -> list[str]:
+    def explanation(self, bootstrap: str, api: str) -> list[str]:
         """How to connect: one line for each of the usual clients."""
         setup = self.setup
         clients, librdkafka = setup.client_properties, setup.librdkafka_properties
@@ -93,5 +96,6 @@ class ClusterSecurity:
             f"  kcat            kcat -b {bootstrap} -F {librdkafka} -L",
             f"  Java            the properties in {clients}",
             f"  confluent-kafka the properties in {librdkafka}",
+            f"  curl            curl --cacert {setup.authority} -u {setup.admin} {api}/topics",
             f"  Spark           .option('kafka.<name>', value) for each property in {clients}",
         ]

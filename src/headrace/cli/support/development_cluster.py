@@ -1,4 +1,4 @@
-"""The processes of a development cluster: a ZooKeeper server, brokers and the web console, each with its own log.
+"""The processes of a development cluster: ZooKeeper, brokers, registry, HTTP API and console, each with its own log.
 
 They run in their own sessions, so that Ctrl-C in the terminal reaches only the command. The command then stops the
 brokers first, so that they can hand over leadership, and ZooKeeper last.
@@ -30,6 +30,7 @@ _STOP_S: Final = 20
 _HOST: Final = "127.0.0.1"
 CONSOLE_PORT: Final = 8080
 REGISTRY_PORT: Final = 8081
+HTTP_PORT: Final = 8082
 # Depth of the search for log directories below --data.
 _LEVELS: Final = 3
 
@@ -91,6 +92,7 @@ class Cluster:
         """Processes that use the cluster. The cluster runs without them."""
         self._console_port = _service_port(CONSOLE_PORT, is_free=port == 0)
         self._registry_port = _service_port(REGISTRY_PORT, is_free=port == 0)
+        self._http_port = _service_port(HTTP_PORT, is_free=port == 0)
 
     @property
     def bootstrap(self) -> str:
@@ -98,11 +100,18 @@ class Cluster:
 
     @property
     def console(self) -> str:
-        return f"http://{_HOST}:{self._console_port}"
+        return self._url(self._console_port)
 
     @property
     def registry(self) -> str:
-        return f"http://{_HOST}:{self._registry_port}"
+        return self._url(self._registry_port)
+
+    @property
+    def http_api(self) -> str:
+        return self._url(self._http_port)
+
+    def _url(self, port: int) -> str:
+        return f"{'https' if self._is_secure else 'http'}://{_HOST}:{port}"
 
     @property
     def all_ended(self) -> bool:
@@ -151,8 +160,7 @@ class Cluster:
         for member in self._members[1:]:
             self._wait(member, stopping)
         if not stopping():
-            self._start_service("registry", self._registry_port)
-            self._start_service("console", self._console_port, "--registry", self.registry)
+            self._start_services()
 
     def _secure(self) -> None:
         from headrace.cli.support.cluster_security import ClusterSecurity
@@ -185,15 +193,23 @@ class Cluster:
             own |= self.security.settings(number, port, free_port())
             write_settings(file, {**own, **self._settings})
             if number == 1:
-                self.security.add_administrator(file, directory)
+                self.security.add_users(file, directory)
             command += [str(file), "--data", str(directory)]
         self._run(f"broker-{number}", port, command)
+
+    def _start_services(self) -> None:
+        trouble = None if self.security is None else self.security.services.grant_rights(self.bootstrap)
+        if trouble is not None:
+            print(f"headrace up: the ACLs of the registry's user were not checked: {trouble}", file=sys.stderr)
+        self._start_service("registry", self._registry_port)
+        self._start_service("http", self._http_port, "--registry", self.registry)
+        self._start_service("console", self._console_port, "--registry", self.registry)
 
     def _start_service(self, name: str, port: int, *options: str) -> None:
         command = [sys.executable, "-m", "headrace.cli", name, "start"]
         command += ["--listen", f"{_HOST}:{port}", "--bootstrap", self.bootstrap, *options]
         if self.security is not None:
-            command += ["--command-config", str(self.security.setup.client_properties)]
+            command += self.security.services.options_of(name)
         log = self.directory / f"{name}.log"
         self._services.append(Member(name, port, command, log, _started(command, log)))
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import socket
 
     from headrace.web.address import ListenAddress
+    from headrace.web.login import Brokers
     from headrace.web.tls import HttpTls
 
 TlsConfig = Annotated[
@@ -73,3 +74,13 @@ def listener_tls(file: Path | None) -> HttpTls | None:
         raise Failed(f"--tls-config {file}: {error.strerror}") from error
     except ConfigError as error:
         raise Failed(f"--tls-config {file}: {error}") from error
+
+
+def check_registry(url: str, brokers: Brokers) -> None:
+    """Checks `--registry` of a service that asks the registry as its callers."""
+    from headrace.serialization.registry_login import check_registry_url
+
+    try:
+        check_registry_url(url, brokers.security)
+    except ValueError as bad:
+        raise typer.BadParameter(str(bad)) from None

@@ -20,6 +20,7 @@ from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.serialization.record_decoder import RecordDecoder
 from headrace.serialization.registry_client import RegistryClient
+from headrace.serialization.registry_login import registry_client
 
 # Partitions and groups of a large cluster. Reading the facts about so many takes a tenth of a second.
 _LARGE: Final = 3000
@@ -119,12 +120,7 @@ def _registry(address: ClusterAddress, client: ClusterClient) -> RegistryClient 
     """The registry knows the same user as the brokers."""
     if address.registry is None:
         return None
-    security = client.security
-    if security is None or not security.uses_sasl:
-        return RegistryClient(address.registry, timeout_s=client.timeout)
-    return RegistryClient(
-        address.registry, user=security.username, password=security.password, timeout_s=client.timeout
-    )
+    return registry_client(address.registry, client.security, timeout_s=client.timeout)
 
 
 def _is_large(facts: ClusterFacts) -> bool:

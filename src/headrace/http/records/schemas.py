@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from headrace.kernel.json_values import JsonValue
-from headrace.security.sasl import oauthbearer
 from headrace.serialization.codecs import Codec, codec_of
 from headrace.serialization.errors import RegistryError, RegistryUnreachable, SerializationError
 from headrace.serialization.record_decoder import Decoded, RecordDecoder
-from headrace.serialization.registry_client import RegistryClient
+from headrace.serialization.registry_login import registry_client
 from headrace.serialization.schema import RegisteredSchema
 from headrace.serialization.wire_format import prefixed
 from headrace.web.errors import Problem
@@ -30,13 +29,7 @@ class Schemas:
     """One caller's view of the registry."""
 
     def __init__(self, url: str, caller: Caller) -> None:
-        security = caller.security
-        if security is None or not security.uses_sasl or security.by_token:
-            self._client = RegistryClient(url)
-        elif security.mechanism == oauthbearer.NAME:
-            self._client = RegistryClient(url, token=security.password)
-        else:
-            self._client = RegistryClient(url, user=security.username, password=security.password)
+        self._client = registry_client(url, caller.security)
         self._decoder = RecordDecoder(self._client)
         self._codecs: dict[tuple[object, ...], tuple[RegisteredSchema, Codec]] = {}
 

@@ -1,4 +1,4 @@
-"""The least rights that a producer, a consumer or a pipeline needs, as ACLs.
+"""The least rights that a producer, a consumer, a pipeline or a schema registry needs, as ACLs.
 
 Describe comes with Read and Write. A producer without a transactional id needs nothing more for idempotence: a right to
 write to any topic includes it.
@@ -47,6 +47,16 @@ def of_producer(topics: Iterable[str], transactional_id: str | None = None, *, c
 def of_group(group: str, topics: Iterable[str]) -> list[Right]:
     rights = [(literal(ResourceType.TOPIC, topic), Operation.READ) for topic in topics]
     return [*rights, (literal(ResourceType.GROUP, group), Operation.READ)]
+
+
+def of_registry(topic: str = "_schemas", group: str = "schema-registry") -> list[Right]:
+    """An instance of the registry reads and writes its topic in transactions, and is a member of its group."""
+    own = literal(ResourceType.TOPIC, topic)
+    return [
+        *((own, operation) for operation in (Operation.READ, *_WRITTEN)),
+        (literal(ResourceType.GROUP, group), Operation.READ),
+        (prefixed(ResourceType.TRANSACTIONAL_ID, group), Operation.WRITE),
+    ]
 
 
 def of_pipeline(
