@@ -27,7 +27,7 @@ HEADRACE = [
     "log dump nowhere", "log verify binary", "log dump unreadable", "context use nope",
     "doctor --config folder", "up --brokers 0", "pipeline init unreadable/x", "mirror run binary",
     "start --set security.inter.broker.protocol=SSL", "start --set ssl.client.auth=required",
-    "start --set listener.name.plaintext.ssl.keystore.location=k.jks", "start --set cordoned.log.dirs=data",
+    "start --set listener.name.plaintext.ssl.keystore.location=k.jks", "start --set cordoned.log.dirs=elsewhere",
     "start --set authorizer.class.name=com.example.Authorizer",
 ]  # fmt: skip
 KAFKA = [

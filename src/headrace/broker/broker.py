@@ -43,6 +43,7 @@ from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
+from headrace.config.broker_config import log_dir_names
 from headrace.config.listener_security import listener_security, refuse_without_effect
 from headrace.controller.acl_nodes import AclNodes
 from headrace.controller.member import ClusterMember, prepare_store
@@ -220,6 +221,7 @@ class Broker:
             config_of=lambda topic: log_config_for(topic, image),
             directories=claim.directories,
             lazy_logs=LazyLogs(),
+            cordoned=lambda: live().cordoned_log_dirs,
             cluster_id=cluster_id,
             home=home_of(live()),
             now_ms=self._environment.clock.wall_ms(),
@@ -254,7 +256,15 @@ class Broker:
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
-        return BrokerInfo(broker_id, -1, endpoints, config.broker_rack, features=OWN_RANGES)
+        return BrokerInfo(
+            broker_id,
+            -1,
+            endpoints,
+            config.broker_rack,
+            features=OWN_RANGES,
+            log_dirs=tuple(log_dir_names(directory.strip()) for directory in config.log_dirs),
+            cordoned_log_dirs=tuple(config.cordoned_log_dirs),
+        )
 
     # --- stopping ---
 

@@ -60,6 +60,8 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
             "listener_security_protocol_map": {e.listener: e.security_protocol for e in broker.endpoints},
             "rack": broker.rack,
             "features": {name: {"min_version": low, "max_version": high} for name, low, high in broker.features},
+            "log_dirs": broker.log_dirs,
+            "cordoned_log_dirs": broker.cordoned_log_dirs,
             "clean_start": clean_start,
             "headrace": version,
         }
@@ -79,7 +81,8 @@ def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[Broker
         (name, int(levels["min_version"]), int(levels["max_version"]))
         for name, levels in (value.get("features") or {}).items()
     )
-    broker = BrokerInfo(broker_id, epoch, tuple(endpoints), value.get("rack"), features=features)
+    rack = value.get("rack")
+    broker = BrokerInfo(broker_id, epoch, tuple(endpoints), rack, False, False, features, *_directories(value))
     return broker, bool(value.get("clean_start", False))
 
 
@@ -210,13 +213,29 @@ def _broker_row(broker: BrokerInfo) -> dict[str, object]:
         "fenced": broker.fenced,
         "shutting_down": broker.shutting_down,
         "features": broker.features,
+        "log_dirs": broker.log_dirs,
+        "cordoned_log_dirs": broker.cordoned_log_dirs,
     }
 
 
 def _broker(row: JsonObject) -> BrokerInfo:
     endpoints = tuple(Endpoint(*fields) for fields in row["endpoints"])
     features = tuple((name, low, high) for name, low, high in row.get("features", ()))
-    return BrokerInfo(row["id"], row["epoch"], endpoints, row["rack"], row["fenced"], row["shutting_down"], features)
+    return BrokerInfo(
+        row["id"],
+        row["epoch"],
+        endpoints,
+        row["rack"],
+        row["fenced"],
+        row["shutting_down"],
+        features,
+        *_directories(row),
+    )
+
+
+def _directories(row: JsonObject) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
+    """Log directories, and the cordoned ones. A broker of an earlier version names neither."""
+    return tuple(tuple(names) for names in row.get("log_dirs", ())), tuple(row.get("cordoned_log_dirs", ()))
 
 
 def _change_row(change: Change) -> list[object]:

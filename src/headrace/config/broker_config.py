@@ -9,7 +9,8 @@ immutable, so each holder sees consistent settings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from headrace.config.aliases import BROKER_ALIASES
@@ -31,6 +32,8 @@ _STANDALONE_DEFAULTS = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 _EMPTY: Mapping[str, str] = MappingProxyType({})
+# In `cordoned.log.dirs`.
+ALL_LOG_DIRS = "*"
 _ATTRIBUTES = attribute_names(BROKER_KEYS, but="log.dirs")
 
 
@@ -214,9 +217,28 @@ def check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError("broker.id", str(values["broker.id"]), "must be at least 0, or -1 to be given one")
     if not (values["log.dirs"] or values["log.dir"]):
         raise ConfigError("log.dirs", "", "must name at least one directory")
+    check_cordons(values["cordoned.log.dirs"], values["log.dirs"] or values["log.dir"])
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         why = "may be 0 only where max.connections.per.ip.overrides names who may connect"
         raise ConfigError("max.connections.per.ip", "0", why)
     if values["sasl.jaas.config"] is not None:
         way_out = "listener.name.<listener>.<mechanism>.sasl.jaas.config"
         raise ConfigError("sasl.jaas.config", None, f"has no effect without listener and mechanism: write {way_out}")
+
+
+def check_cordons(cordoned: Sequence[str], log_dirs: Sequence[str]) -> None:
+    """Raises `ConfigError` unless each cordoned directory is a log directory of the broker."""
+    if cordoned == [ALL_LOG_DIRS]:
+        return
+    named = ", ".join(cordoned)
+    if ALL_LOG_DIRS in cordoned:
+        raise ConfigError("cordoned.log.dirs", named, f"{ALL_LOG_DIRS} stands for all directories: write it alone")
+    known = {name for directory in log_dirs for name in log_dir_names(directory)}
+    for name in cordoned:
+        if name not in known:
+            raise ConfigError("cordoned.log.dirs", named, f"{name} is not in log.dirs ({', '.join(log_dirs)})")
+
+
+def log_dir_names(directory: str) -> tuple[str, str]:
+    """A directory as it is configured, and its absolute path, which DescribeLogDirs shows."""
+    return directory, str(Path(directory).absolute())

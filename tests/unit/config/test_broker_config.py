@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace.config import (
@@ -235,3 +237,15 @@ def test_every_default_obeys_its_own_rule() -> None:
     for key in BROKER_KEYS.values():
         if key.rule is not None and key.default is not None:
             assert key.rule.holds(key.default), key.name
+
+
+def test_cordoned_directories_are_log_directories_of_the_broker() -> None:
+    config = load_broker_config({"log.dirs": "one,two", "cordoned.log.dirs": "two"})
+    assert config.cordoned_log_dirs == ["two"]
+    for good in ("one,two", "*", "", str(Path("one").absolute())):
+        validate_broker_overrides(config, {"cordoned.log.dirs": good}, cluster_wide=False)
+    for bad, why in (("three", r"three is not in log.dirs \(one, two\)"), ("one,*", "write it alone")):
+        with pytest.raises(ConfigError, match=why):
+            validate_broker_overrides(config, {"cordoned.log.dirs": bad}, cluster_wide=False)
+        with pytest.raises(ConfigError, match=why):
+            load_broker_config({"log.dirs": "one,two", "cordoned.log.dirs": bad})

@@ -44,6 +44,8 @@ class BrokerInfo:
     fenced: bool = False
     shutting_down: bool = False
     features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it supports
+    log_dirs: tuple[tuple[str, ...], ...] = ()  # each log directory by its names: as configured, and absolute
+    cordoned_log_dirs: tuple[str, ...] = ()  # as its configuration file says; a dynamic value replaces it
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

@@ -273,9 +273,9 @@ KEYS = (
         "cordoned.log.dirs",
         LIST,
         [],
-        "Log directories that get no new partitions.",
+        "Log directories that get no new partitions, by their names in `log.dirs`; `*` for all of them. A broker whose "
+        "directories are all cordoned gets no new replicas. Existing partitions stay and serve.",
         update=PER_BROKER,
-        effect=refused("Headrace cannot exclude a log directory from new partitions"),
     ),
     Key(
         "remote.log.storage.system.enable",

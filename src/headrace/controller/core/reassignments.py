@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.cluster.core.cordons import is_cordoned
 from headrace.cluster.core.image import ClusterImage, PartitionInfo
 from headrace.controller.core.elections import RulesOf, rules_for
 from headrace.controller.core.partition_states import PartitionDecision, settle
@@ -25,8 +26,9 @@ def target_replicas(info: PartitionInfo) -> tuple[int, ...]:
     return tuple(r for r in info.replicas if r not in info.removing)
 
 
-def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT for an invalid list of brokers."""
+def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str, *, present: Sequence[int] = ()) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT for an invalid list of brokers. `present` are replicas that the partition has:
+    they may stay on a cordoned broker."""
     code = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise Refused(code, f"{where}: the replica list is empty")
@@ -38,6 +40,10 @@ def check_replicas(image: ClusterImage, replicas: Sequence[int], where: str) -> 
         if image.registered(broker_id) is None:
             raise Refused(
                 code, f"{where}: the replica list includes broker {broker_id}, but no such broker is registered"
+            )
+        if broker_id not in present and is_cordoned(image, broker_id):
+            raise Refused(
+                code, f"{where}: the replica list includes broker {broker_id}, but all its log directories are cordoned"
             )
 
 
@@ -64,7 +70,7 @@ def reassign(
             why = f"{topic}-{index}: none of the replicas before the reassignment, {list(before)}, is in sync"
             raise Refused(ErrorCode.invalid_replica_assignment, why)
         return settle(info, rules, isr=isr, replicas=before, adding=(), removing=())
-    check_replicas(image, target, f"{topic}-{index}")
+    check_replicas(image, target, f"{topic}-{index}", present=info.replicas)
     if not allow_replication_factor_change and len(target) != len(target_replicas(info)):
         have = len(target_replicas(info))
         why = f"{topic}-{index} has replication factor {have}, the reassignment asks for {len(target)}"

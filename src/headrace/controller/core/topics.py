@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from headrace.cluster.core.cordons import is_cordoned
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.core.placement import place
 from headrace.controller.core.elections import may_lead
@@ -145,14 +146,18 @@ def _placed(
     code = ErrorCode.invalid_replication_factor
     if factor <= 0:
         raise Refused(code, f"Replication factor {factor} must be larger than 0, or -1 to use the default value.")
-    usable = [broker_id for broker_id in image.brokers if may_lead(image, broker_id)]
+    registered = sorted({*image.brokers, *image.fenced_brokers})
+    cordoned = {broker_id for broker_id in registered if is_cordoned(image, broker_id)}
+    usable = [broker_id for broker_id in image.brokers if may_lead(image, broker_id) and broker_id not in cordoned]
     # Only if too few brokers are alive: a replica on a restarting broker is in sync when it is back.
-    away = [broker_id for broker_id in sorted({*image.brokers, *image.fenced_brokers}) if broker_id not in usable]
+    away = [broker_id for broker_id in registered if broker_id not in usable and broker_id not in cordoned]
     if factor > len(usable) + len(away) or not usable:
         why = (
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
             f"cannot be reached because only {len(usable) + len(away)} broker(s) are registered"
-            + (f", {len(usable)} of them alive." if away else ".")
+            + (f", {len(usable)} of them alive" if away else "")
+            + (f"; the log directories of brokers {sorted(cordoned)} are cordoned" if cordoned else "")
+            + "."
         )
         raise Refused(code, why)
     racks = {broker_id: image.brokers[broker_id].rack for broker_id in usable}

@@ -65,7 +65,7 @@ class DescribeLogDirs(Handler):
             "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
             "total_bytes": report.total_bytes,
             "usable_bytes": report.usable_bytes,
-            "is_cordoned": False,
+            "is_cordoned": report.is_cordoned,
         }
 
 

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace.config import BrokerConfig
+from headrace.config.broker_config import ALL_LOG_DIRS
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
@@ -50,14 +51,17 @@ class LogDirs:
         config_of: Callable[[str], LogConfig],
         directories: Sequence[LogDir] | None = None,
         lazy_logs: LazyLogs | None = None,
+        cordoned: Callable[[], Sequence[str]] = lambda: (),
     ) -> None:
-        """With `lazy_logs` new logs begin in memory, and the caller creates their files later."""
+        """With `lazy_logs` new logs begin in memory, and the caller creates their files later. `cordoned` gives the
+        present `cordoned.log.dirs`."""
         self.settings = settings
         self.directories = list(directories or map(LogDir, settings.directories))
         self.deletions = DelayedDeletions()
         self.lazy_logs = lazy_logs
         self.damages: list[Damage] = []
         self._config_of = config_of
+        self._cordoned = cordoned
         self._logs: dict[TopicPartition, Log] = {}
         self._home: dict[TopicPartition, LogDir] = {}
         self._on_offline: list[Callable[[LogDir], None]] = []
@@ -71,6 +75,7 @@ class LogDirs:
         config_of: Callable[[str], LogConfig] = lambda topic: LogConfig(),
         directories: Sequence[LogDir] | None = None,
         lazy_logs: LazyLogs | None = None,
+        cordoned: Callable[[], Sequence[str]] = lambda: (),
         cluster_id: str | None = None,
         home: StoreOwner | None = None,
         now_ms: int = 0,
@@ -83,7 +88,7 @@ class LogDirs:
         error. `directories`: the directories of `config`, if the caller has claimed them already.
         """
         settings = config if isinstance(config, StorageSettings) else StorageSettings.from_broker_config(config)
-        dirs = cls(settings, config_of, directories, lazy_logs)
+        dirs = cls(settings, config_of, directories, lazy_logs, cordoned)
         try:
             # Check all directories before the first write to any.
             for directory in dirs.directories:
@@ -170,7 +175,8 @@ class LogDirs:
         now_ms: int = 0,
         directory: Path | None = None,
     ) -> Log:
-        """The existing log of the partition, or a new one in the online directory with the fewest logs."""
+        """The existing log of the partition, or a new one in the online directory with the fewest logs, if possible one
+        that is not cordoned."""
         key = TopicPartition(topic, partition)
         config = self._config_of(topic) if config is None else config
         existing = self._logs.get(key)
@@ -235,6 +241,8 @@ class LogDirs:
             online = [directory for directory in online if directory.path == wanted]
         if not online:
             raise StorageFault(f"no online log directory{'' if wanted is None else f' {wanted}'} to create a log in")
+        # The controller may have placed the partition here just before all directories were cordoned.
+        online = [directory for directory in online if not self.is_cordoned(directory)] or online
         if len(online) == 1:
             return online[0]
         # By identity: hashing paths would make the creation of a large topic take seconds.
@@ -373,8 +381,16 @@ class LogDirs:
         """
         return all(directory.was_clean for directory in self.directories)
 
+    def is_cordoned(self, directory: LogDir) -> bool:
+        """Whether the directory gets no new logs."""
+        names = self._cordoned()
+        return ALL_LOG_DIRS in names or any(Path(name).absolute() == directory.path.absolute() for name in names)
+
     def describe(self) -> list[DirectoryReport]:
-        return [DirectoryReport.of(directory, self._logs_in(directory)) for directory in self.directories]
+        return [
+            DirectoryReport.of(directory, self._logs_in(directory), is_cordoned=self.is_cordoned(directory))
+            for directory in self.directories
+        ]
 
     def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """With `clean`, seals and syncs all logs and writes the checkpoints and the clean-shutdown file. Otherwise only

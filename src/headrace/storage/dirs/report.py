@@ -19,12 +19,13 @@ class DirectoryReport:
     total_bytes: int
     usable_bytes: int
     logs: tuple[Log, ...]
+    is_cordoned: bool = False
 
     @classmethod
-    def of(cls, directory: LogDir, logs: list[Log]) -> DirectoryReport:
+    def of(cls, directory: LogDir, logs: list[Log], *, is_cordoned: bool) -> DirectoryReport:
         try:
             total, _, usable = shutil.disk_usage(directory.path)
         except OSError:
             total = usable = -1
         directory_id = None if directory.identity is None else directory.identity.directory_id
-        return cls(directory.path, directory_id, directory.offline_reason, total, usable, tuple(logs))
+        return cls(directory.path, directory_id, directory.offline_reason, total, usable, tuple(logs), is_cordoned)

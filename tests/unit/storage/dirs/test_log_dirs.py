@@ -307,3 +307,22 @@ def test_closed_logs_leave_no_open_descriptors(tmp_path: Path) -> None:
     assert count() == 1
     del piece, dirs
     assert count() == 0
+
+
+def test_new_logs_avoid_cordoned_directories(tmp_path: Path) -> None:
+    cordoned: list[str] = []
+    paths = [tmp_path / "a", tmp_path / "b"]
+    dirs = LogDirs.open(StorageSettings(paths), cordoned=lambda: cordoned)
+
+    def home(partition: int) -> str:
+        return dirs.directory_of(dirs.create("orders", partition)).path.name
+
+    cordoned[:] = [str(tmp_path / "a")]
+    assert [home(0), home(1)] == ["b", "b"]
+    assert [(report.path.name, report.is_cordoned) for report in dirs.describe()] == [("a", True), ("b", False)]
+    cordoned[:] = ["*"]
+    assert home(2) == "a", "the controller placed it here before the last directory was cordoned"
+    assert [report.is_cordoned for report in dirs.describe()] == [True, True]
+    cordoned.clear()
+    assert home(3) == "a"
+    dirs.close()
