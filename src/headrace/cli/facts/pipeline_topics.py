@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.kernel.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from headrace.pipelines.connectors.connector import End
+    from headrace.pipelines.connectors.settings import End
 
 _READS: Final = ("subscribe", "assign")
 _WRITES: Final = ("topic",)

@@ -29,6 +29,7 @@ from headrace.kernel.plurals import counted
 
 if TYPE_CHECKING:
     from headrace.pipelines.flows.runner import PipelineRun
+    from headrace.pipelines.lite.run import LiteRun
 
 app = typer.Typer(no_args_is_help=True, help="Data pipelines on Spark.")
 
@@ -68,11 +69,17 @@ def run(
             help="Keep the state of flows whose expressions below the state changed. Old state stays as it is.",
         ),
     ] = False,
+    lite: Annotated[
+        bool, typer.Option("--lite", help="Run a stateless connector without Spark. It continues where Spark stopped.")
+    ] = False,
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM or 'headrace pipeline stop').
 
     $ headrace pipeline run shout --once
     """
+    if lite:
+        run_lite(directory, settings, bootstrap, command_config, once=once)
+        return
     with one_sentence():
         from headrace.pipelines.connectors.connector import pipeline_run
         from headrace.pipelines.flows.session import pipeline_session, refuse_while_running
@@ -101,7 +108,28 @@ def _total(row: Row) -> str:
     )
 
 
-def stop_on_signals(running: PipelineRun) -> None:
+def run_lite(
+    file: Path, settings: list[str] | None, bootstrap: str | None, command_config: Path | None, *, once: bool
+) -> None:
+    with one_sentence():
+        from headrace.pipelines.connectors.connector import connector_of, is_connector
+        from headrace.pipelines.errors import OptionError
+        from headrace.pipelines.lite.run import LiteRun
+
+        if not is_connector(file):
+            raise OptionError(f"--lite runs connector files (.yml), {file} is a pipeline of definition files")
+        connector = connector_of(file, pipeline_spec(file, settings, bootstrap, command_config))
+        running = LiteRun(connector, say, once=once)
+        stop_on_signals(running)
+        running.start()
+        say(f"connector {connector.name}: {connector.source.kind} → {connector.target.kind}, without Spark")
+        running.supervise()
+        if once:
+            for row in running.totals():
+                say(_total(row))
+
+
+def stop_on_signals(running: PipelineRun | LiteRun) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         running.stop()
 

@@ -1,6 +1,7 @@
 """Connectors: pipelines without code, described by a YAML file or a command. In reading order:
 
 `connector`      a connector file: source, SELECT, target
+`settings`       the settings of its source and its target
 `sources`        topic, directory, table, changes of a database
 `targets`        topic, files, Delta table, database table, console
 `staged_rows`    rows into PostgreSQL, copied by the tasks of a batch

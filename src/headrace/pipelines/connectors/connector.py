@@ -23,8 +23,11 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 from headrace.pipelines.brokers import as_options, in_configuration, kafka_settings
+from headrace.pipelines.connectors.settings import End, kind_of, texts_of
 from headrace.pipelines.errors import OptionError, nearest
+from headrace.pipelines.flows.run_lock import CHECKPOINTS
 from headrace.pipelines.flows.spec import BOOTSTRAP, FILE_NAMES, FORMAT, PipelineSpec, load_spec
+from headrace.pipelines.plugins.catalogue import is_plugin, plugin_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,45 +37,6 @@ if TYPE_CHECKING:
 _FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "select", "to", "trigger", "configuration")
 SOURCES: Final = ("topic", "file", "jdbc", "cdc")
 TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
-
-
-@dataclass(frozen=True)
-class End:
-    """Source or target of a connector: its kind, and its settings as strings, lists and mappings."""
-
-    kind: str
-    settings: Mapping[str, object]
-    place: str
-
-    def text(self, name: str, default: str | None = None) -> str:
-        value = self.settings.get(name, default)
-        if value is None:
-            raise OptionError(f'{self.place}: "{name}" is missing')
-        if isinstance(value, (list, dict)):
-            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be a text')
-        return str(value)
-
-    def names(self, name: str) -> list[str]:
-        value = self.settings.get(name) or []
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(",")]
-        if not isinstance(value, list):
-            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be a list, or names with commas')
-        return [str(part) for part in value]
-
-    def is_on(self, name: str) -> bool:
-        value = self.settings.get(name, False)
-        if not isinstance(value, bool):
-            raise OptionError(f'{self.place}: "{name}" is {_kind(value)}: must be true or false')
-        return value
-
-    def options(self) -> dict[str, str]:
-        return _texts(self.settings.get("options"), f"{self.place}.options")
-
-    def only(self, *known: str) -> End:
-        if unknown := next((name for name in self.settings if name not in known), None):
-            raise OptionError(f"{self.place}: {unknown!r} is unknown{nearest(str(unknown), known)}")
-        return self
 
 
 @dataclass(frozen=True)
@@ -97,6 +61,11 @@ class ConnectorSpec:
         """Broker options of a topic that is the source or the target."""
         return as_options(self.bootstrap or "", kafka_settings(self.configuration))
 
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint of the rows. Journal and ledger of a plugin are files in it."""
+        return self.pipeline().storage_path / CHECKPOINTS / self.name
+
     def pipeline(self) -> PipelineSpec:
         configuration = dict(self.configuration)
         if self.bootstrap:
@@ -104,22 +73,6 @@ class ConnectorSpec:
         if self.trigger:
             configuration["headrace.trigger.interval"] = self.trigger
         return PipelineSpec(self.file.parent.resolve(), self.name, self.storage, None, configuration, ())
-
-
-def _kind(value: object) -> str:
-    kinds = {dict: "a mapping", list: "a list", str: "a text", bool: "a boolean"}
-    return kinds.get(type(value), f"{value!r}")
-
-
-def _texts(given: object, place: str) -> dict[str, str]:
-    """The values as text in Spark's spelling."""
-    given = given or {}
-    if not isinstance(given, dict):
-        raise OptionError(f"{place} is {_kind(given)}: must be a mapping such as {{name: value}}")
-    for name, value in given.items():
-        if isinstance(value, (list, dict)):
-            raise OptionError(f'{place}: "{name}" is {_kind(value)}: must be a text')
-    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
 def is_connector(path: Path) -> bool:
@@ -141,7 +94,7 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
         data["bootstrap"] = ",".join(map(str, data["bootstrap"]))
     for key in ("name", "bootstrap", "storage", "select", "trigger"):
         if not isinstance(data.get(key) or "", str):
-            raise OptionError(f'{file}: "{key}" is {_kind(data[key])}: must be a text')
+            raise OptionError(f'{file}: "{key}" is {kind_of(data[key])}: must be a text')
     name = data.get("name") or file.stem
     brokers = bootstrap or data.get("bootstrap") or os.environ.get("HEADRACE_BOOTSTRAP")
     return ConnectorSpec(
@@ -154,8 +107,8 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
         target=_end(file, data, "to", TARGETS),
         trigger=data.get("trigger"),
         configuration={
-            **_texts(data.get("configuration"), f"{file}: configuration"),
-            **in_configuration(_texts(data.get("kafka"), f"{file}: kafka")),
+            **texts_of(data.get("configuration"), f"{file}: configuration"),
+            **in_configuration(texts_of(data.get("kafka"), f"{file}: kafka")),
         },
     )
 
@@ -167,12 +120,13 @@ def _end(file: Path, data: Mapping[str, object], field: str, kinds: tuple[str, .
     if not isinstance(given, dict) or len(given) != 1:
         raise OptionError(f'{file}: "{field}" must name one of {", ".join(kinds)}')
     ((kind, settings),) = given.items()
-    if kind not in kinds:
-        raise OptionError(f"{file}: {field}: {kind!r} is unknown{nearest(str(kind), kinds)}: use {', '.join(kinds)}")
+    if kind not in kinds and not is_plugin(str(kind), field):
+        known = (*kinds, *plugin_names(field))
+        raise OptionError(f"{file}: {field}: {kind!r} is unknown{nearest(str(kind), known)}: use {', '.join(known)}")
     if isinstance(settings, str):
         settings = {"name" if kind == "topic" else "path": settings}
     if not isinstance(settings or {}, dict):
-        raise OptionError(f"{file}: {field}.{kind} is {_kind(settings)}: must be a mapping of its settings")
+        raise OptionError(f"{file}: {field}.{kind} is {kind_of(settings)}: must be a mapping of its settings")
     settings = {
         key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()
     }
@@ -187,7 +141,9 @@ def connector_run(
     from headrace.pipelines.connectors.targets import target_output
     from headrace.pipelines.flows.graph import connector_graph
     from headrace.pipelines.flows.runner import PipelineRun
+    from headrace.pipelines.lite.run import finish_open_batches
 
+    finish_open_batches(spec, report)
     graph = connector_graph(
         spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.brokers
     )
@@ -202,6 +158,11 @@ def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:
     return spec.with_settings({BOOTSTRAP: bootstrap}) if bootstrap else spec
 
 
+def connector_of(file: Path, spec: PipelineSpec) -> ConnectorSpec:
+    """The connector with the settings of `spec`."""
+    return replace(load_connector(file, spec.bootstrap), configuration=spec.configuration, storage=spec.storage)
+
+
 def pipeline_run(
     path: Path, spec: PipelineSpec, spark: SparkSession, *, once: bool, report: Callable[[str], None]
 ) -> PipelineRun:
@@ -210,6 +171,6 @@ def pipeline_run(
 
     if not is_connector(path):
         return PipelineRun(spec, spark, report, once=once)
-    connector = replace(load_connector(path, spec.bootstrap), configuration=spec.configuration, storage=spec.storage)
+    connector = connector_of(path, spec)
     report(f"connector {spec.name}: {connector.source.kind} → {connector.target.kind}")
     return connector_run(connector, spark, once=once, report=report)

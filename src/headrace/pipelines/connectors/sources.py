@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipelines.connectors.connector import ConnectorSpec, End
+from headrace.pipelines.connectors.connector import SOURCES, ConnectorSpec
+from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.decode import dead_letters, decode
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
@@ -34,6 +36,8 @@ def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
             return SourceFrames(_file(spec, spark))
         case "jdbc":
             return SourceFrames(_table(spec.source, spark))
+    if spec.source.kind not in SOURCES:
+        return SourceFrames(_plugin(spec, spark))
     return SourceFrames(_changes(spec.source, spark, spec.name))
 
 
@@ -109,6 +113,15 @@ def _table(end: End, spark: SparkSession) -> DataFrame:
     spark.dataSource.register(TableSource)
     given = {name: end.text(name) for name in ("url", "table", "column")}
     return spark.readStream.format(TableSource.name()).options(**given).load()
+
+
+def _plugin(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
+    from headrace.pipelines.plugins.journal_source import PluginSource
+
+    end, journal = spec.source, spec.checkpoint / "journal"
+    spark.dataSource.register(PluginSource)
+    given = {"kind": end.kind, "settings": json.dumps(end.settings), "place": end.place, "journal": str(journal)}
+    return spark.readStream.format(PluginSource.name()).options(**given).load()
 
 
 def _changes(end: End, spark: SparkSession, name: str) -> DataFrame:

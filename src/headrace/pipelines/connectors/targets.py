@@ -16,10 +16,11 @@ from pyspark.pipelines.output import Output, Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
 
-from headrace.pipelines.connectors.connector import ConnectorSpec, End
+from headrace.pipelines.connectors.connector import TARGETS, ConnectorSpec
 from headrace.pipelines.connectors.databases import Connection, Cursor, Database, DatabaseRow, quoted
 from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
+from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.connectors.staged_rows import StagedTable
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.flows.graph import DELETED, BatchSink
@@ -65,8 +66,24 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
             database, evolves = Database(end.text("url")), end.is_on("evolve")
             write = table_writer(database, table, end.names("keys"), spec.name, evolves=evolves)
             return BatchSink(spec.name, None, at, write), _as_is
+    if end.kind not in TARGETS:
+        return _plugin_output(spec, at)
     end.only()
     return BatchSink(spec.name, None, at, lambda frame, _batch: frame.show(truncate=False)), _as_is
+
+
+def _plugin_output(spec: ConnectorSpec, at: SourceCodeLocation) -> tuple[Output, Callable[[DataFrame], DataFrame]]:
+    from headrace.pipelines.plugins.plugin_target import plugin_writer
+
+    sink, write = plugin_writer(spec.target, spec.name, spec.checkpoint)
+    return BatchSink(spec.name, None, at, write), _with_keys if sink.takes_deletes else _without_deletes
+
+
+def _with_keys(frame: DataFrame) -> DataFrame:
+    """Rows and tombstones; `_key` is the key of the record."""
+    if "_source" not in frame.columns:
+        return frame
+    return frame.withColumn("_key", _record_key()).drop("_source")
 
 
 def _encoding(spec: ConnectorSpec, end: End) -> dict[str, str]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark import TaskContext
-
 
 class RunningBatch(NamedTuple):
     # From the query's checkpoint, so it stays the same when the query restarts.
@@ -15,6 +13,9 @@ class RunningBatch(NamedTuple):
 
 def running_batch() -> RunningBatch | None:
     """The batch of the running task. None outside a task or a streaming query."""
+    # Imported here, so that readers of progress and the runner without Spark do not load it.
+    from pyspark import TaskContext
+
     task = TaskContext.get()
     if task is None:
         return None
