@@ -21,6 +21,7 @@ How it works:
 `flows`          pipeline directories: specification, graph, run, status, reset, replay
 `connectors`     pipelines without code: files, tables, database changes, mirrored topics
 `plugins`        connectors as Python classes: S3 objects, HTTP, Redis, MQTT, and those of other packages
+`connect`        configurations of Kafka Connect as connectors
 `lite`           stateless connectors without Spark
 `spark`          Java, jars, worker processes, checks of query plans
 """

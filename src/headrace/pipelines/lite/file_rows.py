@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.lite.rows import JsonOffset, LiteRow, SlotReader, not_in_lite
-from headrace.pipelines.plugins.columns import Column
+from headrace.pipelines.plugins.columns import Column, Value
 
 _COMPACT_EVERY: Final = 10
 _HIDDEN: Final = ("_", ".")
@@ -67,9 +67,9 @@ class FileRows:
         names = [file.name.split(".")[0] for file in self._log.glob("*") if file.name[0].isdigit()]
         return max(map(int, names), default=-1)
 
-    def _entries(self, first: int, last: int) -> list[dict[str, Any]]:
+    def _entries(self, first: int, last: int) -> list[dict[str, Value]]:
         """Log entries of the batches `first` to `last`."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, dict[str, Value]] = {}
         for number in range(last + 1):
             for name in (f"{number}.compact", str(number)):
                 file = self._log / name
@@ -79,7 +79,7 @@ class FileRows:
                         found.setdefault(entry["path"], entry)
         return [entry for entry in found.values() if first <= entry["batchId"] <= last]
 
-    def _write(self, name: str, entries: list[dict[str, Any]]) -> None:
+    def _write(self, name: str, entries: list[dict[str, Value]]) -> None:
         self._log.mkdir(parents=True, exist_ok=True)
         (self._log / f".{name}.crc").unlink(missing_ok=True)
         fresh = self._log / f".{name}.new"

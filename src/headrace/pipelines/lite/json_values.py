@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError, PipelineError
@@ -23,7 +23,7 @@ from headrace.pipelines.flows.dead_letter_headers import (
 )
 from headrace.pipelines.lite.rows import DELETED, ERROR, KEY, LiteRow, not_in_lite
 from headrace.pipelines.lite.topic_rows import deleted_row
-from headrace.pipelines.plugins.columns import Column, parse_columns
+from headrace.pipelines.plugins.columns import Column, Value, parse_columns
 from headrace.records.builder import Record
 
 _TYPES: Final = ("string", "int", "bigint", "double", "boolean")
@@ -109,7 +109,7 @@ class JsonValues:
 _DECODER: Final = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
 
 
-def _value(column: Column, value: Any) -> Any:
+def _value(column: Column, value: Value) -> Value:
     """Raises ValueError for a value of another type."""
     if value is None:
         return None
@@ -133,7 +133,7 @@ def _value(column: Column, value: Any) -> Any:
     raise ValueError
 
 
-def _compact(value: Any) -> str:
+def _compact(value: Value) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):

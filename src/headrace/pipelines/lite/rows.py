@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.plugins.columns import Column
+from headrace.pipelines.plugins.columns import Column, Value
 
 # Values of the columns, and the hidden columns `_deleted`, `_key` and `_error`.
-LiteRow: TypeAlias = dict[str, Any]
+LiteRow: TypeAlias = dict[str, Value]
 # The offset of a source as in Spark's checkpoint.
-JsonOffset: TypeAlias = dict[str, Any]
+JsonOffset: TypeAlias = dict[str, Value]
 # Reads the rows of one slot: one task of Spark.
 SlotReader: TypeAlias = Callable[[], Iterator[LiteRow]]
 

@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.lite.rows import DELETED, KEY, LiteRow, not_in_lite, visible
-from headrace.pipelines.plugins.columns import Column
+from headrace.pipelines.plugins.columns import Column, Value
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,7 +28,7 @@ _COLUMNS: Final = re.compile(
     rf"\s*SELECT\s+(?P<list>{_NAME}(?:\s+AS\s+{_NAME})?(?:\s*,\s*{_NAME}(?:\s+AS\s+{_NAME})?)*)\s+FROM\s+source\s*;?\s*",
     re.IGNORECASE,
 )
-_CLASSES: Final = ("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "CASE", "BETWEEN", "STAR")
+_CLASSES: Final = ("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "CASE", "BETWEEN", "TYPE")
 _FUNCTIONS: Final = ("upper", "lower", "length", "trim", "ltrim", "rtrim", "replace", "abs", "+", "-", "*", "||", "~~")
 _CASTS: Final = {
     "INTEGER": ("int",),
@@ -153,11 +153,14 @@ def _check(engine: duckdb.DuckDBPyConnection, text: str, columns: Sequence[Colum
     if len(re.findall(r"\bFROM\s+source\b", text, re.IGNORECASE)) != 1:
         raise not_in_lite(where, "it names the source more than once")
     kinds = {column.name.lower(): column.kind for column in columns}
+    if any(part["class"] != "COLUMN_REF" and not part["alias"] for part in node["select_list"]):
+        # The two engines name such columns differently, and * has other columns in Spark.
+        raise not_in_lite(where, "it has * or an expression without a name (AS …)")
     for part in (node["select_list"], node["where_clause"]):
         _check_part(part, kinds, where)
 
 
-def _check_part(part: Any, kinds: Mapping[str, str], where: str) -> None:
+def _check_part(part: Value, kinds: Mapping[str, str], where: str) -> None:
     if isinstance(part, list):
         for one in part:
             _check_part(one, kinds, where)
@@ -186,8 +189,10 @@ def _check_part(part: Any, kinds: Mapping[str, str], where: str) -> None:
         _check_part(inner, kinds, where)
 
 
-def _check_cast(part: Mapping[str, Any], kinds: Mapping[str, str], where: str) -> None:
-    target = str(part["cast_type"].get("id", part["cast_type"]))
+def _check_cast(part: Mapping[str, Value], kinds: Mapping[str, str], where: str) -> None:
+    # The place of the type depends on DuckDB's version.
+    named = (part.get("type_expr") or {}).get("type_name") or (part.get("cast_type") or {}).get("id")
+    target = "VARCHAR" if str(named).upper() in ("STRING", "TEXT") else str(named).upper()
     child = part["child"]
     kind = kinds.get(child["column_names"][-1].lower()) if child.get("class") == "COLUMN_REF" else None
     if part.get("try_cast") or kind not in _CASTS.get(target, ()):

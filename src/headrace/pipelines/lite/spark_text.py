@@ -7,9 +7,10 @@ import datetime
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from headrace.pipelines.lite.rows import LiteRow
+from headrace.pipelines.plugins.columns import Value
 
 _ESCAPE: Final = re.compile(r"\\u00[0-9a-f]{2}")
 
@@ -35,7 +36,7 @@ def double_text(value: float) -> str:
     return f"{sign}{mantissa}E{power}"
 
 
-def cast_text(value: Any) -> str | None:
+def cast_text(value: Value) -> str | None:
     """CAST(value AS STRING)."""
     if value is None or isinstance(value, str):
         return value
@@ -56,7 +57,7 @@ def json_text(row: LiteRow, names: Iterable[str]) -> str:
     return "{" + ",".join(f"{_quoted(name)}:{_json(row.get(name))}" for name in names) + "}"
 
 
-def _json(value: Any) -> str:
+def _json(value: Value) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headrace.pipelines.connectors.databases import Database, only_row, quoted
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.lite.rows import JsonOffset, LiteRow, SlotReader, not_in_lite
-from headrace.pipelines.plugins.columns import TYPES, Column
+from headrace.pipelines.plugins.columns import TYPES, Column, Value
 
 _KINDS: Final = (*TYPES,)
 
@@ -64,5 +64,5 @@ class TableRows:
         pass
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Value:
     return bytes(value) if isinstance(value, memoryview) else value

@@ -16,6 +16,7 @@
 `webhook`         rows as HTTP requests: sink
 `redis_sink`      rows in Redis, in transactions: sink
 `mqtt_source`     messages of an MQTT broker: source
+`line_file`       one text file that grows: source and sink
 
 The author imports `from headrace.pipelines.plugins.api import Chunk, Sink, Source`. None of these modules needs Spark,
 except the two that say so.

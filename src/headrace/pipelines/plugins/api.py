@@ -25,13 +25,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from headrace.pipelines.connectors.settings import End
+from headrace.pipelines.plugins.columns import Value
 
 # Anything that JSON has. Only the source reads it.
-Offset: TypeAlias = Any
-Row: TypeAlias = Mapping[str, Any]
+Offset: TypeAlias = Value
+Row: TypeAlias = Mapping[str, Value]
 # The settings of a connector file for this end: `settings.text("url")`, `settings.names("topics")`, `.is_on("tls")`.
 Settings: TypeAlias = End
 

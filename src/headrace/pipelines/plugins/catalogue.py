@@ -25,11 +25,13 @@ _SHIPPED: Final = {
         "s3": f"{_HERE}.objects:ObjectSource",
         "http": f"{_HERE}.http_polling:PollingSource",
         "mqtt": f"{_HERE}.mqtt_source:MqttSource",
+        "lines": f"{_HERE}.line_file:LineSource",
     },
     "to": {
         "s3": f"{_HERE}.objects:ObjectSink",
         "http": f"{_HERE}.webhook:Webhook",
         "redis": f"{_HERE}.redis_sink:RedisSink",
+        "lines": f"{_HERE}.line_file:LineSink",
     },
 }
 _Kind = TypeVar("_Kind", Source, Sink)

@@ -14,6 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from headrace.pipelines.errors import OptionError, PipelineError
 
+# A value has the type of its column, which is known only when the connector runs.
+Value: TypeAlias = Any
 Json: TypeAlias = str | int | float | bool | None
 
 _COLUMN: Final = re.compile(r"\s*(?:`([^`]+)`|([A-Za-z_]\w*))\s+([A-Za-z]+)\s*")
@@ -36,7 +38,7 @@ class Column:
             shown = repr(value)[:60]
             raise PipelineError(f"column {self.name!r} is {self.kind}, but a row has {shown} there") from None
 
-    def from_json(self, value: Json) -> Any:
+    def from_json(self, value: Json) -> Value:
         if value is None or self.kind not in ("binary", "timestamp"):
             return value
         if self.kind == "binary":
@@ -57,7 +59,7 @@ def parse_columns(declared: str) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def rows_to_json(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[list[Json]]:
+def rows_to_json(columns: Sequence[Column], rows: Sequence[Mapping[str, Value]]) -> list[list[Json]]:
     names = {column.name for column in columns}
     for row in rows:
         if unknown := next((name for name in row if name not in names), None):
@@ -65,7 +67,7 @@ def rows_to_json(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -
     return [[column.to_json(row.get(column.name)) for column in columns] for row in rows]
 
 
-def row_from_json(columns: Sequence[Column], values: Sequence[Json]) -> tuple[Any, ...]:
+def row_from_json(columns: Sequence[Column], values: Sequence[Json]) -> tuple[Value, ...]:
     return tuple(column.from_json(value) for column, value in zip(columns, values, strict=True))
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.plugins.api import Chunk, Offset, Row, Source
-from headrace.pipelines.plugins.columns import parse_columns
+from headrace.pipelines.plugins.columns import Value, parse_columns
 from headrace.pipelines.plugins.http_requests import HttpEndpoint, number
 
 _LONGEST_WAIT_S: Final = 0.5
@@ -78,7 +78,7 @@ class PollingSource(Source):
         asked = urlencode({self.settings.text("parameter", "after"): after})
         return urlunsplit(parts._replace(query=f"{parts.query}&{asked}" if parts.query else asked))
 
-    def _listed(self, body: bytes) -> list[Any]:
+    def _listed(self, body: bytes) -> list[Value]:
         try:
             found = json.loads(body)
         except ValueError as error:

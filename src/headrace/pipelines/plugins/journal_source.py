@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -19,7 +18,7 @@ from pyspark.sql.types import StructType
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.plugins.api import Source
 from headrace.pipelines.plugins.catalogue import open_source
-from headrace.pipelines.plugins.columns import Column, parse_columns, row_from_json
+from headrace.pipelines.plugins.columns import Column, Value, parse_columns, row_from_json
 from headrace.pipelines.plugins.journal import Journal
 from headrace.pipelines.plugins.journaled_reads import read_chunk
 
@@ -75,7 +74,7 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
             return []
         return [InputPartition([json.dumps(row) for row in self.journal.rows(start["entry"], end["entry"])])]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+    def read(self, partition: InputPartition) -> Iterator[tuple[Value, ...]]:
         for line in partition.value:
             yield row_from_json(self.columns, json.loads(line))
 

@@ -16,12 +16,16 @@ import datetime
 import hashlib
 import queue
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.plugins.api import Chunk, Offset, Row, Source
 from headrace.pipelines.plugins.extras import library
+
+if TYPE_CHECKING:
+    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.reasoncodes import ReasonCode
 
 _ROWS_AT_ONCE: Final = 5_000
 # How long a read waits for its first message, and for more after it.
@@ -44,8 +48,8 @@ class MqttSource(Source):
         settings.text("host")
         settings.text("client_id")
         library("paho.mqtt.client", settings.place)
-        self._client: Any = None
-        self._waiting: queue.Queue[Any] = queue.Queue()
+        self._client: Client | None = None
+        self._waiting: queue.Queue[MQTTMessage] = queue.Queue()
         self._unacknowledged: list[tuple[int, int]] = []
         self._problem = ""
 
@@ -78,11 +82,12 @@ class MqttSource(Source):
         return Chunk(rows, {"packets": packets})
 
     def commit(self, offset: Offset) -> None:
+        assert self._client is not None, "rows come from a connection"
         for packet, qos in self._unacknowledged:
             self._client.ack(packet, qos)
         self._unacknowledged.clear()
 
-    def _row(self, message: Any) -> Row:
+    def _row(self, message: MQTTMessage) -> Row:
         payload = bytes(message.payload)
         if self._format == "text":
             try:
@@ -94,7 +99,7 @@ class MqttSource(Source):
                 ) from error
         return self._columns_of(message, payload)
 
-    def _columns_of(self, message: Any, payload: str | bytes) -> Row:
+    def _columns_of(self, message: MQTTMessage, payload: str | bytes) -> Row:
         now = datetime.datetime.now(datetime.UTC)
         return {
             "topic": message.topic,
@@ -104,11 +109,11 @@ class MqttSource(Source):
             "received": now,
         }
 
-    def _connected(self) -> Any:
+    def _connected(self) -> Client:
         end = self.settings
         mqtt, properties = library("paho.mqtt.client", end.place), library("paho.mqtt.properties", end.place)
         packets = library("paho.mqtt.packettypes", end.place)
-        client = mqtt.Client(
+        client: Client = mqtt.Client(
             mqtt.CallbackAPIVersion.VERSION2,
             client_id=end.text("client_id"),
             protocol=mqtt.MQTTv5,
@@ -120,13 +125,13 @@ class MqttSource(Source):
             client.tls_set()
         ready: queue.Queue[str] = queue.Queue()
 
-        def connected(_client: Any, _data: Any, _flags: Any, reason: Any, _more: Any) -> None:
+        def connected(_client: Client, _data: object, _flags: object, reason: ReasonCode, _more: object) -> None:
             if reason.is_failure:
                 ready.put(f"the broker refused the connection: {reason}")
                 return
             client.subscribe([(topic, mqtt.SubscribeOptions(qos=1)) for topic in self._topics])
 
-        def subscribed(_client: Any, _data: Any, _mid: int, reasons: list[Any], _more: Any) -> None:
+        def subscribed(_client: Client, _data: object, _mid: int, reasons: list[ReasonCode], _more: object) -> None:
             refused = [topic for topic, reason in zip(self._topics, reasons, strict=False) if reason.is_failure]
             self._problem = f"the broker refused the subscription to {', '.join(refused)}" if refused else ""
             ready.put(self._problem)
@@ -160,5 +165,5 @@ class MqttSource(Source):
             self._client = None
 
 
-def _fingerprint(message: Any) -> str:
+def _fingerprint(message: MQTTMessage) -> str:
     return hashlib.sha256(message.topic.encode() + b"\0" + bytes(message.payload)).hexdigest()[:16]

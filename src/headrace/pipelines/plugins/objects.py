@@ -19,12 +19,12 @@ import itertools
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.plugins.api import Batch, Chunk, Ledger, Offset, Row, Sink, Source
-from headrace.pipelines.plugins.columns import Column, parse_columns
+from headrace.pipelines.plugins.columns import Column, Value, parse_columns
 from headrace.pipelines.plugins.extras import library
 from headrace.pipelines.plugins.plain_json import to_text
 
@@ -40,7 +40,7 @@ _ACCESS: Final = ("bucket", "prefix", "endpoint", "region", "access_key", "secre
 def object_store(end: End) -> tuple[FileSystem, str]:
     """The store, and the path of the prefix in it. Without keys in the file, the AWS environment variables count."""
     fs = library("pyarrow.fs", end.place)
-    given: dict[str, Any] = {"region": end.text("region", "us-east-1"), "request_timeout": 60, "connect_timeout": 10}
+    given: dict[str, object] = {"region": end.text("region", "us-east-1"), "request_timeout": 60, "connect_timeout": 10}
     if "endpoint" in end.settings:
         scheme, _, address = end.text("endpoint").partition("://")
         if scheme not in ("http", "https") or not address:
@@ -68,7 +68,7 @@ class ObjectSource(Source):
         return self.settings.text("schema")
 
     def read(self, offset: Offset | None) -> Chunk:
-        state: dict[str, Any] = dict(offset or {"seen": {}, "open": None, "row": 0})
+        state: dict[str, Value] = dict(offset or {"seen": {}, "open": None, "row": 0})
         rows: list[Row] = []
         waiting = None
         while len(rows) < _ROWS_AT_ONCE:
@@ -190,7 +190,7 @@ class ObjectSink(Sink):
             except OSError as error:
                 raise PipelineError(f"{self.settings.place}: {path}: {' '.join(str(error).split())}") from error
 
-    def _write_parquet(self, batch: Batch, file: Any) -> int:
+    def _write_parquet(self, batch: Batch, file: IO[bytes]) -> int:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -200,7 +200,7 @@ class ObjectSink(Sink):
         return int(table.num_rows)
 
 
-def _write_lines(batch: Batch, file: Any) -> int:
+def _write_lines(batch: Batch, file: IO[bytes]) -> int:
     count = 0
     for row in batch:
         file.write(to_text(row).encode() + b"\n")

@@ -10,13 +10,16 @@ server that evicts keys must not evict this one.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.plugins.api import Batch, Ledger, Row, Sink
 from headrace.pipelines.plugins.extras import library
 from headrace.pipelines.plugins.plain_json import to_text
+
+if TYPE_CHECKING:
+    from redis.client import Pipeline
 
 LEDGER: Final = "headrace:ledger"
 _FORMS: Final = ("hash", "json", "list", "stream")
@@ -57,7 +60,7 @@ class RedisSink(Sink):
         except self._errors as error:
             raise PipelineError(f"{self.settings.place}: {' '.join(str(error).split())}") from error
 
-    def _add(self, transaction: Any, row: Row) -> None:
+    def _add(self, transaction: Pipeline, row: Row) -> None:
         if row.get("_deleted"):
             transaction.delete(f"{self._prefix}{row.get('_key')}")
             return
