@@ -79,6 +79,11 @@ class BatchLog:
         start = self.end_of(number - 1) if number else None
         return OpenBatch(number, start, self.end_of(number), is_lite=self._marked() == number)
 
+    def was_left(self) -> bool:
+        """Whether this runner began the last batch and did not finish it."""
+        number = self.last()
+        return number >= 0 and self._marked() == number and not self.is_committed(number)
+
     def _marked(self) -> int:
         file = self.path / _MARK
         return int(json.loads(file.read_text())["batch"]) if file.exists() else -1

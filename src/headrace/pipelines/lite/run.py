@@ -264,9 +264,9 @@ def finish_open_batches(spec: ConnectorSpec, report: Callable[[str], None]) -> N
     if not pipeline.is_local:
         return
     for make, name in zip(flow_makers(spec), (spec.name, f"{spec.name}-dead-letters"), strict=False):
-        left = BatchLog(pipeline.storage_path / CHECKPOINTS / name).open_batch()
-        if left is not None and left.is_lite:
-            report(f"flow {name!r}: finishes batch {left.number}, which the runner without Spark began")
+        log = BatchLog(pipeline.storage_path / CHECKPOINTS / name)
+        if log.was_left():
+            report(f"flow {name!r}: finishes batch {log.last()}, which the runner without Spark began")
             flow = make()
             try:
                 flow.step()
