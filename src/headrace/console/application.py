@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.console.cluster.cluster import Cluster
+from headrace.console.cluster.sql import SqlProcesses
 from headrace.console.login.oidc import Oidc
 from headrace.console.login.pages import LoginPages, login_address
 from headrace.console.login.sessions import Sessions
@@ -76,6 +77,7 @@ class Console:
         self.settings = settings
         self.notices = Notices()
         self.sessions = Sessions()
+        self._sql = SqlProcesses()
         oidc = None if settings.oidc is None else Oidc(settings.oidc)
         self.login_pages = LoginPages(self.sessions, oidc, self.render)
         self._entrances = {one.name: Entrance(one, settings.timeout_s, tls) for one in settings.clusters}
@@ -108,7 +110,7 @@ class Console:
             caller = await self._caller(request, entrance, name)
             request.state.principal = caller.principal
             async with entrance.clusters.lease(caller) as cluster:
-                answer = await page(Visit(request, self.settings, cluster, caller, self.notices))
+                answer = await page(Visit(request, self.settings, cluster, caller, self.notices, self._sql))
         except Problem as problem:
             if problem.status == 401 and _is_browser(request):
                 return RedirectResponse(login_address(request, name), status_code=303)

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 from starlette.requests import Request
 
 from headrace.console.cluster.cluster import Cluster
+from headrace.console.cluster.sql import SqlProcesses
 from headrace.console.notices import Notices
 from headrace.console.protection import Rejected, read_form
 from headrace.console.settings import ConsoleSettings
@@ -61,13 +62,20 @@ class Form:
 
 class Visit:
     def __init__(
-        self, request: Request, settings: ConsoleSettings, cluster: Cluster, caller: Caller, notices: Notices
+        self,
+        request: Request,
+        settings: ConsoleSettings,
+        cluster: Cluster,
+        caller: Caller,
+        notices: Notices,
+        sql: SqlProcesses,
     ) -> None:
         self.request = request
         self.settings = settings
         self.cluster = cluster
         self.caller = caller
         self.notices = notices
+        self.sql = sql
         self.query: Mapping[str, str] = request.query_params
 
     @property

@@ -2,4 +2,5 @@
 
 `tables`   `headrace tables …`
 `sql`      `headrace sql`
+`sql_worker`  one statement for the web console, in a process of its own
 """

@@ -8,5 +8,6 @@
 `groups`      members, positions, lag, reset and deletion of groups
 `pipelines`   Spark flows as they report to the topic `__pipelines`
 `administration` users, transactions, quotas, reassignments
+`sql`         statements over topics, each in a process of its own
 `samples`     end offsets and lag over time, sampled in the background
 """

@@ -8,6 +8,7 @@
 `pipelines`       Spark flows: the list, and one flow with its history
 `flow`            topics and their readers as a picture
 `schemas`         subjects, versions, differences, compatibility, registration
+`sql`             statements over topics, with rows and a chart
 `security`        users, ACLs, and whether a principal may do something
 `operations`      transactions, quotas, reassignments, log directories, configuration of brokers
 `topic_changes`   create, configure, grow, empty and delete a topic

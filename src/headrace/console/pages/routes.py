@@ -16,6 +16,7 @@ from headrace.console.pages.pipelines import pipeline, pipelines
 from headrace.console.pages.produce import produce
 from headrace.console.pages.schemas import register_schema, schemas, subject
 from headrace.console.pages.security import security
+from headrace.console.pages.sql import sql
 from headrace.console.pages.topic_changes import configure_topic, create_topic, delete_topic, empty_topic, grow_topic
 from headrace.console.pages.topics import topic, topics
 from headrace.console.rendering import View
@@ -52,6 +53,7 @@ PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("/schemas", schemas, READ),
     ("/subject", subject, READ),
     ("/register-schema", register_schema, CHANGE),
+    ("/sql", sql, READ),
     ("/security", security, READ),
     ("/operations", operations, READ),
     ("/end-transaction", end_transaction, CHANGE),
@@ -66,6 +68,7 @@ SECTIONS: Final = (
     ("pipelines", "pipelines", "Pipelines", "p"),
     ("flow", "flow", "Flow", "f"),
     ("schemas", "schemas", "Schemas", "s"),
+    ("sql", "sql", "SQL", "q"),
     ("security", "security", "Security", "x"),
     ("operations", "operations", "Operations", "a"),
 )

@@ -150,6 +150,9 @@
     if (live && document.visibilityState === "visible") live.dispatchEvent(new Event("refresh"));
   }, 5000);
 
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.classList.contains("editor")) event.target.form.requestSubmit();
+  });
   document.addEventListener("keydown", keys);
   document.addEventListener("htmx:load", (event) => improve(event.detail.elt));
   document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); goOn(); });
