@@ -6,6 +6,7 @@ brokers become pages that name the fault; the other pages go on working.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -29,10 +30,11 @@ from headrace.console.login.sessions import Sessions
 from headrace.console.notices import Notices
 from headrace.console.pages.routes import PAGES, SECTIONS
 from headrace.console.protection import COOKIE, FIELD, HEADERS, Rejected, new_token
-from headrace.console.rendering import View, as_json, html, wants_json
+from headrace.console.rendering import View, as_json, environment, html, wants_json
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.console.visit import Redirect, Visit, page_address
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.security.principal import ANONYMOUS
 from headrace.web.browser_guard import BrowserGuard
 from headrace.web.connections import PerCaller, logged_in_client
 from headrace.web.delegation import DelegationTokens
@@ -91,9 +93,17 @@ class Console:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        warming = [
+            asyncio.create_task(_warmed(entrance))
+            for entrance in self._entrances.values()
+            if not entrance.login.brokers.need_login
+        ]
         try:
             yield
         finally:
+            for task in warming:
+                task.cancel()
+            await asyncio.gather(*warming, return_exceptions=True)
             for entrance in self._entrances.values():
                 await entrance.clusters.close()
 
@@ -218,6 +228,16 @@ class Console:
             "principal": getattr(request.state, "principal", ""),
             "has_session": getattr(request.state, "has_session", False),
         }
+
+
+async def _warmed(entrance: Entrance) -> None:
+    """Reads the facts of a cluster without logins before the first page asks for them."""
+    try:
+        async with entrance.clusters.lease(Caller(ANONYMOUS, entrance.login.brokers.security)) as cluster:
+            await cluster.facts()
+            environment().get_template("overview.html")
+    except (Fault, Problem, OSError, TimeoutError):
+        pass  # the first page reports it
 
 
 def _is_browser(request: Request) -> bool:

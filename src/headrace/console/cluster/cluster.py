@@ -1,14 +1,17 @@
 """One cluster as one user sees it: a client with the user's rights, the last facts, and samples over time.
 
 A page reads the facts of a small cluster anew. For a large one this takes longer than a person should wait, so its
-pages show the last reading while the next one runs. A change forgets them, so that the next page shows its effect.
+pages show the last reading while the next one runs, in a thread with a client of its own: decoding the answers about
+ten thousand partitions would stop the event loop for half a second. A change forgets what is kept, so that the next
+page shows its effect.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.cluster_client import ClusterClient
@@ -28,6 +31,12 @@ _LARGE: Final = 3000
 _FRESH_S: Final = 10.0
 # The oldest facts that a page of a large cluster shows.
 _OLDEST_S: Final = 30.0
+# Offsets of the topics of a page of a large cluster are asked again after this time.
+_KEPT_S: Final = 5.0
+_GROUPS_AT_A_STRETCH: Final = 200
+# The first round of samples of a large cluster waits until the first pages are shown.
+_FIRST_SAMPLE_S: Final = 3.0
+T = TypeVar("T")
 
 
 class Cluster:
@@ -43,27 +52,47 @@ class Cluster:
         self._refresh: asyncio.Task[None] | None = None
         self._sampler: asyncio.Task[None] | None = None
         self._visited_s = 0.0
+        self._held: dict[str, tuple[float, dict[TopicPartition, Span]]] = {}
 
     async def facts(self, *, fresh: bool = False) -> ClusterFacts:
         """Raises Fault if the cluster does not answer."""
         self._visited_s = time.monotonic()
         known = self._facts
         if fresh or known is None or not _is_large(known) or time.time() - known.at_s > _OLDEST_S:
-            known = await self._read()
+            known = await self._read(self.client)
         elif time.time() - known.at_s > _FRESH_S and (self._refresh is None or self._refresh.done()):
             self._refresh = asyncio.create_task(self._read_quietly())
         if self._sampler is None or self._sampler.done():
             self._sampler = asyncio.create_task(self._sample())
         return known
 
-    async def _read(self) -> ClusterFacts:
+    async def _read(self, client: ClusterClient) -> ClusterFacts:
+        asked_s = time.time()
         async with self._reading:
-            self._facts = await read_facts(self.client, time.time())
-            return self._facts
+            known = self._facts
+            # A reading that began after this question answers it, too.
+            if known is None or known.at_s < asked_s:
+                known = self._facts = await read_facts(client, time.time())
+            return known
+
+    async def spans(self, topics: Sequence[Topic]) -> dict[TopicPartition, Span]:
+        """First offset and end of each partition whose leader answers; of a large cluster, some seconds old."""
+        if self._facts is None or not _is_large(self._facts):
+            return await spans(self.client, topics)
+        now_s = time.monotonic()
+        self._held = {name: kept for name, kept in self._held.items() if now_s - kept[0] < _KEPT_S}
+        missing = [topic for topic in topics if topic.name not in self._held]
+        if missing:
+            by_topic: dict[str, dict[TopicPartition, Span]] = {topic.name: {} for topic in missing}
+            for partition, span in (await spans(self.client, missing)).items():
+                by_topic[partition.topic][partition] = span
+            self._held |= {name: (now_s, found) for name, found in by_topic.items()}
+        return {place: span for topic in topics for place, span in self._held[topic.name][1].items()}
 
     async def _read_quietly(self) -> None:
         try:
-            await self._read()
+            async with self._reading:
+                self._facts = await self._in_thread(lambda client: read_facts(client, time.time()))
         except (Fault, TimeoutError):
             pass  # the next page that needs the facts reports it
 
@@ -74,9 +103,22 @@ class Cluster:
             patience_s=self.client.timeout, security=self.client.security,
         )  # fmt: skip
 
+    async def _in_thread(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
+        """Runs the work on an event loop in a thread, with a client that has the same rights."""
+
+        async def run() -> T:
+            async with ClusterClient(
+                self.address.brokers.bootstrap, client_id="headrace-console", timeout=self.client.timeout,
+                security=self.client.security,
+            ) as client:  # fmt: skip
+                return await work(client)
+
+        return await asyncio.to_thread(lambda: asyncio.run(run()))
+
     def forget(self) -> None:
         """After a change: the next page reads again."""
         self._facts = None
+        self._held = {}
 
     async def topic(self, name: str) -> Topic:
         """Raises Refused if there is none. Reads again before it says so."""
@@ -86,6 +128,8 @@ class Cluster:
         return topic
 
     async def _sample(self) -> None:
+        if self._facts is not None and _is_large(self._facts):
+            await asyncio.sleep(_FIRST_SAMPLE_S)
         while time.monotonic() - self._visited_s < IDLE_S:
             began = time.perf_counter()
             try:
@@ -95,15 +139,20 @@ class Cluster:
             await asyncio.sleep(max(INTERVAL_S, REST_FACTOR * (time.perf_counter() - began)))
 
     async def _round(self) -> None:
-        facts = await self._read()
-        found = await spans(self.client, list(facts.topics.values()))
-        now_s = time.time()
+        is_large = self._facts is not None and _is_large(self._facts)
+        facts, found, committed = await (self._in_thread(_whole) if is_large else _whole(self.client))
+        self._facts, now_s = facts, time.time()
         self.samples.add_ends(now_s, {partition: end for partition, (_, end) in found.items()})
         by_topic: dict[str, dict[TopicPartition, Span]] = {}
         for partition, span in found.items():
             by_topic.setdefault(partition.topic, {})[partition] = span
         lags = {}
-        for group, positions in (await committed_by_group(self.client, facts.groups.values())).items():
+        for at, group in enumerate(facts.groups, start=1):
+            positions = committed.get(group)
+            if at % _GROUPS_AT_A_STRETCH == 0:
+                await asyncio.sleep(0)
+            if positions is None:
+                continue
             topics = {partition.topic for partition in positions}
             lags[group] = lag_of(positions, {p: s for topic in topics for p, s in by_topic.get(topic, {}).items()})
         self.samples.add_lags(now_s, lags)
@@ -114,6 +163,15 @@ class Cluster:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.client.close()
+
+
+async def _whole(
+    client: ClusterClient,
+) -> tuple[ClusterFacts, dict[TopicPartition, Span], dict[str, dict[TopicPartition, int]]]:
+    """Everything that a sample needs."""
+    facts = await read_facts(client, time.time())
+    found = await spans(client, list(facts.topics.values()))
+    return facts, found, await committed_by_group(client, facts.groups.values())
 
 
 def _registry(address: ClusterAddress, client: ClusterClient) -> RegistryClient | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.console.cluster import groups as wire
 from headrace.console.cluster.facts import ListedGroup
-from headrace.console.cluster.offsets import committed_by_group, lag_of, spans
+from headrace.console.cluster.offsets import committed_by_group, lag_of
 from headrace.console.core.listing import Listing, Wanted, listing
 from headrace.console.pages.messages import milliseconds
 from headrace.console.protection import Rejected
@@ -46,7 +46,7 @@ async def groups(visit: Visit) -> View:
     # The lag of the shown rows is measured now: one request to each coordinator and each leader.
     committed = await committed_by_group(visit.cluster.client, [facts.groups[row.id] for row in page.rows])
     names = {partition.topic for positions in committed.values() for partition in positions}
-    held = await spans(visit.cluster.client, [facts.topics[name] for name in names if name in facts.topics])
+    held = await visit.cluster.spans([facts.topics[name] for name in names if name in facts.topics])
     by_topic: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
     for partition, span in held.items():
         by_topic.setdefault(partition.topic, {})[partition] = span

@@ -72,7 +72,7 @@ async def topics(visit: Visit) -> View:
     page = listing(rows, Wanted.of(visit.query, "name"), columns, lambda row: row.name)
     shown = [facts.topics[row.name] for row in page.rows]
     # Offsets and configuration only of the rows on this page: two requests to each broker, and one.
-    held, configs = await asyncio.gather(spans(visit.cluster.client, shown), _configs(visit, shown))
+    held, configs = await asyncio.gather(visit.cluster.spans(shown), _configs(visit, shown))
     full = [_with_details(row, facts.topics[row.name], held, configs.get(row.name, {})) for row in page.rows]
     return View(
         "topics.html",
