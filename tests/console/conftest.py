@@ -49,13 +49,17 @@ class Scene:
 
     def post(self, path: str, **fields: str) -> tuple[int, str]:
         """Sends the form of a page as a browser does. Returns the status of the last page and its text."""
+        return self.send(path, path, urllib.parse.urlencode(fields))
+
+    def send(self, path: str, action: str, fields: str) -> tuple[int, str]:
+        """Sends encoded fields with the token of a page to another address."""
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with browser.open(self.page(path), timeout=20) as answer:
             token = re.search(r'name="form_token" value="([^"]+)"', answer.read().decode())
         assert token is not None, f"{path} has no form"
-        body = urllib.parse.urlencode({"form_token": token.group(1), **fields}).encode()
+        body = f"{urllib.parse.urlencode({'form_token': token.group(1)})}&{fields}".encode()
         try:
-            with browser.open(self.page(path), body, timeout=20) as answer:
+            with browser.open(self.page(action), body, timeout=20) as answer:
                 return int(answer.status), answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

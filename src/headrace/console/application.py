@@ -57,19 +57,23 @@ _STATUS: Final = {
 class Entrance:
     """The way into one cluster: each caller gets connections with the caller's own rights."""
 
-    def __init__(self, address: ClusterAddress, timeout_s: float, tls: HttpTls | None) -> None:
+    def __init__(self, address: ClusterAddress, timeout_s: float, tls: HttpTls | None, *, read_only: bool) -> None:
         self._address = address
+        self._read_only = read_only
         self._timeout_s = timeout_s
         tokens = None
         if address.brokers.own is not None and tls is not None and tls.asks_for_certificates:
             tokens = DelegationTokens(address.brokers, timeout_s=timeout_s)
         self.login = Login(address.brokers, tls=tls, tokens=tokens)
-        self.clusters: PerCaller[Cluster] = PerCaller(self._made)
+        # A connection without a login does not age, and its cluster keeps its samples.
+        age_s = 600.0 if address.brokers.need_login else float("inf")
+        self.clusters: PerCaller[Cluster] = PerCaller(self._made, age_s=age_s)
 
     async def _made(self, caller: Caller) -> Cluster:
         brokers = self._address.brokers
         client = await logged_in_client(brokers, caller, client_id=_CLIENT_ID, timeout_s=self._timeout_s)
-        return Cluster(self._address, client)
+        keeps_history = not brokers.need_login and not self._read_only
+        return Cluster(self._address, client, caller.principal, keeps_history=keeps_history)
 
 
 class Console:
@@ -82,7 +86,9 @@ class Console:
         self._sql = SqlProcesses()
         oidc = None if settings.oidc is None else Oidc(settings.oidc)
         self.login_pages = LoginPages(self.sessions, oidc, self.render)
-        self._entrances = {one.name: Entrance(one, settings.timeout_s, tls) for one in settings.clusters}
+        self._entrances = {
+            one.name: Entrance(one, settings.timeout_s, tls, read_only=settings.read_only) for one in settings.clusters
+        }
 
     def entrance(self, name: str) -> Entrance:
         """Raises Rejected if there is no cluster with this name."""
@@ -236,6 +242,8 @@ async def _warmed(entrance: Entrance) -> None:
         async with entrance.clusters.lease(Caller(ANONYMOUS, entrance.login.brokers.security)) as cluster:
             await cluster.facts()
             environment().get_template("overview.html")
+            # Holds the cluster, so that its history goes on while nobody looks.
+            await asyncio.Event().wait()
     except (Fault, Problem, OSError, TimeoutError):
         pass  # the first page reports it
 

@@ -7,6 +7,7 @@
 `changes`     create, grow, configure, empty and delete topics
 `groups`      members, positions, lag, reset and deletion of groups
 `pipelines`   Spark flows as they report to the topic `__pipelines`
+`notebook`    what the console remembers in the cluster
 `administration` users, transactions, quotas, reassignments
 `sql`         statements over topics, each in a process of its own
 `samples`     end offsets and lag over time, sampled in the background

@@ -9,15 +9,18 @@ page shows its effect.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.cluster_client import ClusterClient
+from headrace.console.cluster import notebook
 from headrace.console.cluster.facts import ClusterFacts, Topic, read_facts
 from headrace.console.cluster.offsets import Span, committed_by_group, lag_of, spans
 from headrace.console.cluster.samples import IDLE_S, INTERVAL_S, REST_FACTOR, Samples
+from headrace.console.core.lag_history import SLOT_S, history, slot_document, slot_key, slot_of
 from headrace.console.settings import ClusterAddress
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
@@ -40,7 +43,12 @@ T = TypeVar("T")
 
 
 class Cluster:
-    def __init__(self, address: ClusterAddress, client: ClusterClient) -> None:
+    def __init__(
+        self, address: ClusterAddress, client: ClusterClient, principal: str, *, keeps_history: bool = False
+    ) -> None:
+        """`keeps_history`: the lag is sampled without visitors, too, and written to the cluster."""
+        self.principal = principal
+        self._keeps_history = keeps_history
         self.name = address.name
         self.address = address
         self.client = client
@@ -52,11 +60,14 @@ class Cluster:
         self._refresh: asyncio.Task[None] | None = None
         self._sampler: asyncio.Task[None] | None = None
         self._visited_s = 0.0
+        self._slot: int | None = None
+        self._visited = asyncio.Event()
         self._held: dict[str, tuple[float, dict[TopicPartition, Span]]] = {}
 
     async def facts(self, *, fresh: bool = False) -> ClusterFacts:
         """Raises Fault if the cluster does not answer."""
         self._visited_s = time.monotonic()
+        self._visited.set()
         known = self._facts
         if fresh or known is None or not _is_large(known) or time.time() - known.at_s > _OLDEST_S:
             known = await self._read(self.client)
@@ -130,13 +141,18 @@ class Cluster:
     async def _sample(self) -> None:
         if self._facts is not None and _is_large(self._facts):
             await asyncio.sleep(_FIRST_SAMPLE_S)
-        while time.monotonic() - self._visited_s < IDLE_S:
+        while self._keeps_history or time.monotonic() - self._visited_s < IDLE_S:
             began = time.perf_counter()
             try:
                 await self._round()
             except (Fault, TimeoutError):
                 pass  # the pages say that the cluster does not answer; the sampler tries again
-            await asyncio.sleep(max(INTERVAL_S, REST_FACTOR * (time.perf_counter() - began)))
+            is_idle = time.monotonic() - self._visited_s >= IDLE_S
+            rest_s = max(INTERVAL_S, REST_FACTOR * (time.perf_counter() - began))
+            self._visited.clear()
+            # A page ends the long rest.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._visited.wait() if is_idle else asyncio.sleep(rest_s), SLOT_S)
 
     async def _round(self) -> None:
         is_large = self._facts is not None and _is_large(self._facts)
@@ -156,6 +172,25 @@ class Cluster:
             topics = {partition.topic for partition in positions}
             lags[group] = lag_of(positions, {p: s for topic in topics for p, s in by_topic.get(topic, {}).items()})
         self.samples.add_lags(now_s, lags)
+        await self._remember(now_s, {group: lag for group, lag in lags.items() if lag is not None})
+
+    async def _remember(self, now_s: float, lags: dict[str, int]) -> None:
+        """Writes the lag of this moment once in a slot; at first reads what earlier consoles wrote."""
+        if self._slot == slot_of(now_s) or not lags:
+            return
+        is_first, self._slot = self._slot is None, slot_of(now_s)
+
+        def exchange() -> dict[str, list[tuple[float, int]]]:
+            with self.blocking() as client:
+                known = history(notebook.read(client, f"lag/{self.principal}/"), now_s) if is_first else {}
+                if self._keeps_history:
+                    notebook.write(client, slot_key(self.principal, slot_of(now_s)), slot_document(now_s, lags))
+            return known
+
+        try:
+            self.samples.seed_lags(await asyncio.to_thread(exchange))
+        except Fault:
+            pass  # the user may not use the topic: the history is that of this process
 
     async def close(self) -> None:
         tasks = [task for task in (self._sampler, self._refresh) if task is not None]

@@ -7,7 +7,7 @@ at least `INTERVAL_S`: it uses about one percent of a core at most. It stops a m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.kernel.ids import TopicPartition
@@ -79,6 +79,15 @@ class Samples:
         for group, lag in known.items():
             self.lag[group].add(now_s, lag)
         self.total_lag.add(now_s, sum(known.values()))
+
+    def seed_lags(self, history: Mapping[str, Sequence[tuple[float, int]]]) -> None:
+        """Puts points of earlier consoles before those of this one."""
+        for group, points in history.items():
+            series = self.lag.get(group)
+            if series is not None:
+                first_s = series.points[0][0] if series.points else float("inf")
+                earlier = [point for point in points if point[0] < first_s]
+                series.points = deque([*earlier, *series.points], maxlen=KEPT)
 
     def rate_of(self, topic: str) -> float | None:
         series = self.written.get(topic)

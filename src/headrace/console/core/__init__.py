@@ -4,5 +4,6 @@
 `listing`      filter, order and pages of a table
 `text_diff`    differences of two texts
 `lineage`      topics and their readers as a picture
+`lag_history`  lag of groups over a day
 `masking`      fields of records that users may not see
 """

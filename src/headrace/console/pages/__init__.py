@@ -2,8 +2,11 @@
 
 `overview`        brokers, health, throughput and lag at a glance
 `topics`          the list of topics, and one topic
-`messages`        records of a topic: pages, one record, search, live tail, export
+`messages`        records of a topic: pages, one record, search, live tail
+`export`          records as a file
 `produce`         a record from a form, also a copy of another one
+`redrive`         many records sent again
+`searches`        saved searches
 `groups`          the list with lag, one group, reset with a preview, deletion
 `pipelines`       Spark flows: the list, and one flow with its history
 `flow`            topics and their readers as a picture

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final
 
 from starlette.responses import Response, StreamingResponse
@@ -15,10 +15,10 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import MAX_TIMESTAMP
 from headrace.console.cluster.facts import Topic
 from headrace.console.cluster.offsets import ends, spans
+from headrace.console.pages.searches import saved_searches
 from headrace.console.protection import Rejected
 from headrace.console.records import reading
 from headrace.console.records.decoding import Decoding
-from headrace.console.records.export import exported
 from headrace.console.records.positions import parse_positions, positions_text
 from headrace.console.records.search import PLACES, CelFilter, Filter, Step, TextFilter, search_step
 from headrace.console.records.tail import Tail
@@ -28,7 +28,6 @@ from headrace.kernel.errors import Fault
 from headrace.records.builder import Record
 
 PAGE_RECORDS: Final = 50
-EXPORT_RECORDS: Final = 100_000
 _BUCKETS: Final = 30
 _VOLUME_MS: Final = 3_600_000
 _MOST_VOLUME_PARTITIONS: Final = 64
@@ -39,7 +38,7 @@ def decoding_of(visit: Visit, topic: str) -> Decoding:
     return Decoding(topic, visit.cluster.decoder, settings.masks, hides_values=settings.hides_values)
 
 
-async def _spans(visit: Visit, topic: Topic) -> dict[int, tuple[int, int]]:
+async def chosen_spans(visit: Visit, topic: Topic) -> dict[int, tuple[int, int]]:
     """First offset and end of the partitions that the address chooses."""
     wanted = visit.query.get("partition", "")
     found = await spans(visit.cluster.client, [topic])
@@ -52,12 +51,13 @@ async def _spans(visit: Visit, topic: Topic) -> dict[int, tuple[int, int]]:
 
 async def messages(visit: Visit) -> View:
     topic = await visit.cluster.topic(visit.path("topic"))
-    held = await _spans(visit, topic)
+    held = await chosen_spans(visit, topic)
     place = visit.query.get("from", "newest")
-    starts = await _starts(visit, topic, place, held)
-    page, volume = await asyncio.gather(
-        asyncio.to_thread(_read_page, visit, topic.name, held, starts), _volume(visit, topic)
-    )
+    starts = await chosen_starts(visit, topic, place, held)
+    page, volume, searches = await asyncio.gather(
+        asyncio.to_thread(_read_page, visit, topic.name, held, starts), _volume(visit, topic),
+        saved_searches(visit, topic.name),
+    )  # fmt: skip
     decoding = decoding_of(visit, topic.name)
     records = await asyncio.to_thread(lambda: [decoding.record(*one) for one in page.records])
     return View(
@@ -74,12 +74,16 @@ async def messages(visit: Visit) -> View:
             "newest_first": starts is None,
             "volume": volume,
             "places": PLACES,
+            "searches": searches,
+            "shows_bytes": decoding.shows_bytes,
         },
         section="topics",
     )
 
 
-async def _starts(visit: Visit, topic: Topic, place: str, held: Mapping[int, tuple[int, int]]) -> dict[int, int] | None:
+async def chosen_starts(
+    visit: Visit, topic: Topic, place: str, held: Mapping[int, tuple[int, int]]
+) -> dict[int, int] | None:
     """Where a page that reads forward begins; None for the newest first. Raises Rejected."""
     if place == "newest":
         return None
@@ -212,7 +216,7 @@ async def search(visit: Visit) -> View:
         raise Rejected(403, "this console hides keys and values, so it does not search them")
     if place not in PLACES:
         raise Rejected(400, f"in {place!r}: must be {', '.join(PLACES)}")
-    held = await _spans(visit, topic)
+    held = await chosen_spans(visit, topic)
     until = parse_positions(visit.query.get("until", "")) or {number: end for number, (_, end) in held.items()}
     positions = parse_positions(visit.query.get("at", "")) or {number: first for number, (first, _) in held.items()}
     starts = {number: max(offset, held[number][0]) for number, offset in positions.items() if number in held}
@@ -259,7 +263,7 @@ async def tail(visit: Visit) -> View | Response:
     topic = await visit.cluster.topic(visit.path("topic"))
     if "text/event-stream" not in visit.request.headers.get("accept", ""):
         return View("tail.html", f"{topic.name}: live", {"topic": topic.name}, section="topics")
-    held = await _spans(visit, topic)
+    held = await chosen_spans(visit, topic)
     leaders = {p.index: p.leader for p in topic.partitions if p.leader is not None and p.index in held}
     own = ClusterClient(
         visit.cluster.address.brokers.bootstrap, client_id="headrace-console", timeout=visit.cluster.client.timeout,
@@ -288,29 +292,3 @@ async def tail(visit: Visit) -> View | Response:
 def _event(name: str, text: str) -> str:
     lines = "".join(f"data: {line}\n" for line in text.splitlines() if line.strip())
     return f"event: {name}\n{lines}\n"
-
-
-async def export(visit: Visit) -> Response:
-    topic = await visit.cluster.topic(visit.path("topic"))
-    form = visit.query.get("format", "ndjson")
-    if form not in ("ndjson", "csv"):
-        raise Rejected(400, f"format {form!r}: must be ndjson or csv")
-    limit = visit.query.get("limit", str(EXPORT_RECORDS))
-    if not limit.isdecimal() or not 0 < int(limit) <= 10_000_000:
-        raise Rejected(400, f"limit {limit!r}: must be a number up to 10 000 000")
-    held = await _spans(visit, topic)
-    starts = await _starts(visit, topic, visit.query.get("from", "oldest"), held) or {}
-    chosen = {number: (max(first, starts.get(number, first)), end) for number, (first, end) in held.items()}
-    client = visit.cluster.blocking()
-    lines = exported(client, decoding_of(visit, topic.name), chosen, form, int(limit))
-
-    async def body() -> AsyncIterator[str]:
-        try:
-            while text := await asyncio.to_thread(lambda: "".join(islice(lines, 500))):
-                yield text
-        finally:
-            client.close()
-
-    kind = "text/csv; charset=utf-8" if form == "csv" else "application/x-ndjson"
-    headers = {"content-disposition": f'attachment; filename="{topic.name}.{form}"', "cache-control": "no-store"}
-    return StreamingResponse(body(), media_type=kind, headers=headers)

@@ -7,14 +7,17 @@ from typing import Final
 
 from starlette.responses import Response
 
+from headrace.console.pages.export import export
 from headrace.console.pages.flow import flow
 from headrace.console.pages.groups import delete_group, group, groups, reset_group
-from headrace.console.pages.messages import export, messages, raw, record, search, tail
+from headrace.console.pages.messages import messages, raw, record, search, tail
 from headrace.console.pages.operations import broker_configuration, end_transaction, operations
 from headrace.console.pages.overview import overview
 from headrace.console.pages.pipelines import pipeline, pipelines
 from headrace.console.pages.produce import produce
+from headrace.console.pages.redrive import redrive
 from headrace.console.pages.schemas import register_schema, schemas, subject
+from headrace.console.pages.searches import save_search
 from headrace.console.pages.security import security
 from headrace.console.pages.sql import sql
 from headrace.console.pages.topic_changes import configure_topic, create_topic, delete_topic, empty_topic, grow_topic
@@ -38,6 +41,8 @@ PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("/topics/{topic}/tail", tail, READ),
     ("/topics/{topic}/export", export, READ),
     ("/topics/{topic}/produce", produce, CHANGE),
+    ("/topics/{topic}/redrive", redrive, ("POST",)),
+    ("/topics/{topic}/searches", save_search, ("POST",)),
     ("/topics/{topic}/configure", configure_topic, CHANGE),
     ("/topics/{topic}/grow", grow_topic, CHANGE),
     ("/topics/{topic}/empty", empty_topic, CHANGE),

@@ -6,5 +6,6 @@
 `search`      a scan in steps that can be stopped, resumed and linked
 `tail`        new records as they arrive
 `export`      many records as NDJSON or CSV
+`parquet`     many records as Parquet
 `producing`   one record from a form
 """

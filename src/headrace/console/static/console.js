@@ -142,6 +142,13 @@
     while (tail && tail.children.length > 300) tail.lastElementChild.remove();
   });
 
+  function choosing() {
+    const all = $("#choose-all");
+    if (!all) return;
+    all.hidden = false;
+    all.addEventListener("change", () => { for (const box of $$("#chosen input[name=record]")) box.checked = all.checked; });
+  }
+
   function improve(root) { localTimes(root); charts(root); }
 
   // A hidden tab asks nothing.
@@ -155,7 +162,7 @@
   });
   document.addEventListener("keydown", keys);
   document.addEventListener("htmx:load", (event) => improve(event.detail.elt));
-  document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); goOn(); });
+  document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); choosing(); goOn(); });
   document.addEventListener("click", (event) => {
     for (const open of $$("details.switch[open]")) if (!open.contains(event.target)) open.open = false;
   });
