@@ -101,3 +101,35 @@ def test_missing_partition_is_named(tool: Tool, topic: str) -> None:
     ran = tool("console_consumer", "--topic", topic, "--partition", "7", "--timeout-ms", "5000")
     assert ran.code == 1
     assert f"topic '{topic}' has partitions 0 to 2, not 7" in ran.err
+
+
+def test_share_consumer_accepts_releases_and_limits(tool: Tool, topic: str) -> None:
+    group = f"share-{topic}"
+    tool("configs", "--alter", "--entity-type", "groups", "--entity-name", group,
+         "--add-config", "share.auto.offset.reset=earliest")  # fmt: skip
+    tool("console_producer", "--topic", topic, stdin="one\ntwo\nthree\n")
+    read = ("console_share_consumer", "--topic", topic, "--group", group, "--formatter-property", "print.delivery=true")
+    first = tool(*read, "--release", "--max-messages", "1")
+    assert first.out.split("\t")[0] == "Delivery:1"
+    rest = tool(*read, "--max-messages", "3")
+    assert sorted(line.split("\t")[1] for line in rest.out.splitlines()) == ["one", "three", "two"]
+    assert "Processed a total of 3 messages" in rest.err
+    assert tool(*read, "--timeout-ms", "1500").out == "", "accepted records do not come again"
+    assert tool(*read, "--release", "--reject").code == 1
+
+
+def test_client_metrics_are_subscribed_described_and_deleted(tool: Tool, topic: str) -> None:
+    named = ("--name", topic)
+    change = tool("client_metrics", "--alter", *named, "--metrics", "org.apache.kafka.producer.", "--interval", "5000")
+    assert change.out == f"Altered client metrics config for {topic}.\n"
+    assert topic in tool("client_metrics", "--list").out.splitlines()
+    assert tool("client_metrics", "--describe", *named).out == (
+        f"Client metrics configs for {topic} are:\n  interval.ms=5000\n  match=\n  metrics=org.apache.kafka.producer.\n"
+    )
+    tool("client_metrics", "--alter", *named, "--interval", "")
+    assert "  interval.ms=300000\n" in tool("client_metrics", "--describe", *named).out
+    tool("client_metrics", "--delete", *named)
+    assert topic not in tool("client_metrics", "--list").out.splitlines()
+    gone = tool("client_metrics", "--describe", *named)
+    assert gone.code == 1 and "doesn't exist" in gone.err
+    assert tool("client_metrics", "--alter", "--metrics", "a").code == 1

@@ -29,9 +29,11 @@ MISSING = "no-such-topic"
 KAFKA = {
     "acls": "--list",
     "broker_api_versions": "",
+    "client_metrics": "--list",
     "cluster": "cluster-id",
     "configs": "--describe --topic {t}",
     "console_consumer": "--topic {t} --from-beginning --timeout-ms 3000",
+    "console_share_consumer": "--topic {t} --timeout-ms 1000",
     "console_producer": "--topic {t} --max-block-ms 1000",
     "schema_consoles.avro_console_producer": "--topic {t} --max-block-ms 1000 --reader-property value.schema=x",
     "schema_consoles.avro_console_consumer": "--topic {t} --timeout-ms 1000",

@@ -204,7 +204,7 @@ def _store(consumer: KafkaConsumer, message: Message | None = None, offsets: lis
         pass  # a rebalance revoked the partition: its new owner commits the offset
 
 
-def _shown(message: Message) -> Shown:
+def shown(message: Message) -> Shown:
     kind, timestamp = message.timestamp()
     return Shown(
         topic=message.topic(),
@@ -244,7 +244,7 @@ def print_records(arguments: Arguments, decode: Callable[[Shown], Shown]) -> int
         for message in source.messages():
             printed += 1
             try:
-                text = show(decode(_shown(message)))
+                text = show(decode(shown(message)))
             except CannotFormat as error:
                 if not arguments["skip-message-on-error"]:
                     raise ToolFailed(

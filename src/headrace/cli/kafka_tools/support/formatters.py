@@ -30,6 +30,7 @@ class Shown:
     headers: tuple[tuple[str, bytes | None], ...]
     key: bytes | None
     value: bytes | None
+    delivery_count: int | None = None  # of a share group
 
 
 class Formatter(Protocol):
@@ -99,7 +100,7 @@ class DefaultFormatter:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._show = {
             name: _on(properties, f"print.{name}")
-            for name in ("timestamp", "partition", "offset", "epoch", "headers", "key")
+            for name in ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
         }
         # An older spelling of the same switches.
         self._show["offset"] |= _on(properties, "print.offsets")
@@ -122,6 +123,8 @@ class DefaultFormatter:
             columns.append(f"Partition:{record.partition}".encode())
         if show["offset"]:
             columns.append(f"Offset:{record.offset}".encode())
+        if show["delivery"]:
+            columns.append(f"Delivery:{record.delivery_count or 'NOT_PRESENT'}".encode())
         if show["epoch"]:
             known_epoch = record.leader_epoch is not None and record.leader_epoch >= 0
             columns.append(f"Epoch:{record.leader_epoch if known_epoch else 'NOT_PRESENT'}".encode())
