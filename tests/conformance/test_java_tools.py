@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -146,6 +147,8 @@ def test_cluster_and_features_are_described(bootstrap: str) -> None:
     versions = tool(f"{TOOLS}.BrokerApiVersionsCommand", *server)
     assert "Produce(0): 0 to 13" in versions
     assert "UNKNOWN" not in versions
+    quorum = tool(f"{TOOLS}.MetadataQuorumCommand", *server, "describe", "--status")
+    assert re.search(r"LeaderId: +(\d+)\n", quorum) and "MaxFollowerLag:         0" in quorum
 
 
 def test_kafka_acls_reports_that_no_authorizer_is_configured(bootstrap: str) -> None:

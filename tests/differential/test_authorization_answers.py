@@ -40,7 +40,7 @@ NOT_COMPARED: Final = {
     39: "compared by test_delegation_token_answers",
     40: "compared by test_delegation_token_answers",
     41: "compared by test_delegation_token_answers",
-    55: "Headrace has no Raft quorum to describe",
+    55: "Headrace has no Raft quorum; its answer names the controller",
     80: "Headrace has no Raft quorum",
     81: "Headrace has no Raft quorum",
     88: "Headrace has no streams groups",

@@ -67,7 +67,7 @@ def data_handlers(
         DescribeTopicPartitions(view, config.max_request_partition_size_limit),
         DescribeCluster(view),
         DescribeProducers(partitions),
-        DescribeQuorum(partitions),
+        DescribeQuorum(partitions, lambda: view.current),
         DescribeLogDirs(log_dirs),
         SaslHandshake(),
         SaslAuthenticate(),
