@@ -94,6 +94,11 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed_disks: FailedDisks | None = None
 
+    @property
+    def store(self) -> Store | None:
+        """The coordination store, once it is open."""
+        return self._store
+
     async def start(self) -> None:
         """Raises CannotStart; then no part is left running."""
         try:

@@ -47,6 +47,8 @@ COMMANDS: Final = {
     "monitoring": ("headrace.cli.services.monitoring", "Files for Prometheus and Grafana."),
     "datagen": ("headrace.cli.datagen", "Make test data from a plan."),
     "demo": ("headrace.demos.command", "Runnable demonstrations."),
+    "snapshot": ("headrace.testing.snapshot_command", "A data directory as one file, for tests."),
+    "chaos": ("headrace.testing.chaos.command", "Run an application under faults, and check what it did."),
 }
 option_values.install()
 # A terminal gets boxes and colour. Pipes and files get plain text.

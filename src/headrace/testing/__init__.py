@@ -19,6 +19,8 @@ In reading order:
 `clock`                time that a test can turn
 `faults`               failing requests; `fault_answers`, `request_topics` and `request_log` serve it
 `older_release`        the APIs of an earlier release of Kafka
+`snapshots`            a data directory as one file; `snapshot_command` is `headrace snapshot`
+`chaos`                an application under a fault plan, and what it lost, doubled, disordered or did not read
 `assertions`           `assert_records`, `eventually`, a topic as text
 `account`              what a broker saw, for the report of a failed test
 `simulation`           a whole cluster on virtual time
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.testing.in_process import RunningBroker, broker
     from headrace.testing.in_process_cluster import InProcessCluster, cluster
     from headrace.testing.process import BrokerProcess, broker_process
+    from headrace.testing.snapshots import load_snapshot, save_snapshot
 
 __all__ = [
     "BrokerProcess",
@@ -45,6 +48,8 @@ __all__ = [
     "broker_process",
     "cluster",
     "eventually",
+    "load_snapshot",
+    "save_snapshot",
     "topic_text",
 ]
 
@@ -57,6 +62,8 @@ _HOMES = {
     "broker_process": "process",
     "cluster": "in_process_cluster",
     "eventually": "assertions",
+    "load_snapshot": "snapshots",
+    "save_snapshot": "snapshots",
     "topic_text": "assertions",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -75,10 +76,11 @@ def assert_records(
 ) -> None:
     """Waits until the values of a topic are `expected`. A text stands for its bytes, a mapping or list for JSON."""
     wanted = [_shown(one) for one in expected]
+    is_json = any(isinstance(one, dict | list | int | float) for one in expected)
     deadline = time.monotonic() + within
     while True:
         values = [value for _, _, _, value in topic_records(broker, topic)]
-        there = [_as_expected(value, expected) for value in values]
+        there = [_as_expected(value, is_json=is_json) for value in values]
         if there == wanted if in_order else sorted(there) == sorted(wanted):
             return
         if time.monotonic() >= deadline:
@@ -107,9 +109,9 @@ def _shown(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _as_expected(value: bytes | None, expected: Sequence[object]) -> str:
+def _as_expected(value: bytes | None, *, is_json: bool) -> str:
     """The value in the form of `_shown`: JSON is normalised if the test expects mappings or lists."""
-    if value is not None and any(isinstance(one, dict | list | int | float) for one in expected):
+    if value is not None and is_json:
         try:
             return json.dumps(json.loads(value), sort_keys=True)
         except ValueError:
@@ -118,13 +120,13 @@ def _as_expected(value: bytes | None, expected: Sequence[object]) -> str:
 
 
 def _difference(topic: str, wanted: list[str], there: list[str], within: float) -> str:
-    missing = [one for one in wanted if wanted.count(one) > there.count(one)]
-    more = [one for one in there if there.count(one) > wanted.count(one)]
+    missing = list(Counter(wanted) - Counter(there))
+    more = list(Counter(there) - Counter(wanted))
     lines = [f"topic {topic} has {len(there)} records after {within:g} s, and {len(wanted)} were expected"]
     if missing:
-        lines.append(f"  missing: {', '.join(dict.fromkeys(missing))}")
+        lines.append(f"  missing: {', '.join(missing)}")
     if more:
-        lines.append(f"  not expected: {', '.join(dict.fromkeys(more))}")
+        lines.append(f"  not expected: {', '.join(more)}")
     if not missing and not more:
         lines.append(f"  in another order: {', '.join(there)}")
     return "\n".join(lines)

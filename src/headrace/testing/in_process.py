@@ -17,6 +17,7 @@ from headrace.broker.broker import Broker
 from headrace.broker.environment import Environment, Serve, open_cluster_store
 from headrace.config import BrokerConfig, load_broker_config
 from headrace.controller.core.topics import USE_DEFAULT, NewTopic
+from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.store import ClusterStore
 from headrace.kernel.errors import ErrorCode
 from headrace.testing.account import broker_account
@@ -24,6 +25,7 @@ from headrace.testing.clock import BrokerClock, TurnedClock, TurnedLoop
 from headrace.testing.faults import Fault, FaultArguments, RequestFaults, fault
 from headrace.testing.older_release import OlderRelease
 from headrace.testing.request_log import SeenRequest
+from headrace.testing.snapshots import SnapshotCopies
 
 T = TypeVar("T")
 OpenStore = Callable[[BrokerConfig], Awaitable[ClusterStore]]
@@ -165,6 +167,8 @@ class RunningBroker:
         await asyncio.gather(*others, return_exceptions=True)
         self.broker.parts.logins.close()
         await asyncio.to_thread(self.broker.log_dirs.close, clean=False, broker_epoch=-1)
+        if isinstance(self.broker.store, EmbeddedStore):
+            await self.broker.store.close()  # a process that ends releases its lock, a thread does not
 
     def call(self, function: Callable[[], T]) -> T:
         """Runs `function` on the broker's event loop and returns its result."""
@@ -203,14 +207,24 @@ def temporary_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix="headrace-", dir=_MEMORY_DISK if in_memory else None))
 
 
+_snapshots: Final = SnapshotCopies(temporary_directory)
+
+
 @contextmanager
 def broker(
-    settings: Mapping[str, str] | None = None, *, data_dir: Path | None = None, version: str | None = None
+    settings: Mapping[str, str] | None = None,
+    *,
+    data_dir: Path | None = None,
+    version: str | None = None,
+    snapshot: Path | str | None = None,
 ) -> Iterator[RunningBroker]:
     """A running broker on a free port. Without `data_dir` it uses a temporary directory and deletes it at the end.
-    `version`: the release of Kafka that it emulates, for example "2.8"."""
+    `version`: the release of Kafka that it emulates, for example "2.8". `snapshot`: a file of `save_snapshot`, of whose
+    content the broker gets a copy."""
     directory = data_dir or temporary_directory()
     try:
+        if snapshot is not None:
+            _snapshots.copy_to(Path(snapshot), directory)
         running = RunningBroker(settings or {}, directory, version=version)
         try:
             yield running

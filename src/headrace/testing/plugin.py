@@ -40,8 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        'headrace(settings={"name": "value"}, version="2.8"): settings of the broker of this test, and the release of '
-        "Kafka that it emulates",
+        'headrace(settings={"name": "value"}, version="2.8", snapshot="orders.snapshot"): settings of the broker of '
+        "this test, the release of Kafka that it emulates, and a snapshot of its data",
     )
 
 
@@ -51,16 +51,19 @@ def headrace_settings() -> Mapping[str, str]:
     return {}
 
 
-def _marked(request: pytest.FixtureRequest) -> tuple[Mapping[str, str], str | None]:
-    """Settings and version of the marker `headrace`. Raises UsageError."""
+def _marked(request: pytest.FixtureRequest) -> tuple[Mapping[str, str], str | None, Path | None]:
+    """Settings, version and snapshot of the marker `headrace`. Raises UsageError."""
     marker = request.node.get_closest_marker("headrace")
     if marker is None:
-        return {}, None
-    unknown = set(marker.kwargs) - {"settings", "version"}
+        return {}, None, None
+    unknown = set(marker.kwargs) - {"settings", "version", "snapshot"}
     if marker.args or unknown:
         named = ", ".join([*map(repr, marker.args), *sorted(unknown)])
-        raise pytest.UsageError(f"pytest.mark.headrace takes settings= and version=, not {named}")
-    return marker.kwargs.get("settings", {}), marker.kwargs.get("version")
+        raise pytest.UsageError(f"pytest.mark.headrace takes settings=, version= and snapshot=, not {named}")
+    snapshot = marker.kwargs.get("snapshot")
+    # A relative name is searched beside the test.
+    file = None if snapshot is None else request.path.parent / snapshot
+    return marker.kwargs.get("settings", {}), marker.kwargs.get("version"), file
 
 
 @pytest.fixture
@@ -68,8 +71,8 @@ def headrace(request: pytest.FixtureRequest, headrace_settings: Mapping[str, str
     """A broker for this test, in this process: `.bootstrap`, `.clock`, `.fail(…)`."""
     from headrace.testing.in_process import broker
 
-    marked, version = _marked(request)
-    with broker({**_SETTINGS, **headrace_settings, **marked}, version=version) as running:
+    marked, version, snapshot = _marked(request)
+    with broker({**_SETTINGS, **headrace_settings, **marked}, version=version, snapshot=snapshot) as running:
         yield running
 
 

@@ -93,7 +93,7 @@ def test_a_failed_test_prints_what_the_broker_saw(tmp_path: Path) -> None:
 
 def test_an_unknown_argument_of_the_marker_is_named(tmp_path: Path) -> None:
     text = "import pytest\n@pytest.mark.headrace(brokers=3)\ndef test_it(headrace): pass\n"
-    assert "takes settings= and version=, not brokers" in run_pytest(tmp_path, text).stdout
+    assert "takes settings=, version= and snapshot=, not brokers" in run_pytest(tmp_path, text).stdout
 
 
 def test_the_plugin_costs_nothing_where_it_is_not_used() -> None:
