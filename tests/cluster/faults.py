@@ -10,7 +10,7 @@ from typing import Final
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from tests.cluster.history import check
+from headrace.testing.chaos.history import check
 from tests.cluster.load import Load
 from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster

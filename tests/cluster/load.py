@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from tests.cluster.history import ANY_OFFSET, History, Place, Value
+from headrace.testing.chaos.history import ANY_OFFSET, History, Place, Value
 from tests.cluster.supervised_reader import SupervisedReader
 from tests.reference import kafka
 from tests.support.clock import Stopwatch, wait_for

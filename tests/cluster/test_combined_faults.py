@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from headrace.testing.chaos.history import Place, Value
 from tests.cluster import faults
 from tests.cluster.faults import conclude, set_config
-from tests.cluster.history import Place, Value
 from tests.cluster.load import Load, client_load
 from tests.support import network, zookeeper
 from tests.support.clock import wait_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.history import History, Place, Transaction, Value, check
+from headrace.testing.chaos.history import History, Place, Transaction, Value, check
 
 A, B, C = Value("p", 1), Value("p", 2), Value("p", 3)
 
