@@ -17,8 +17,12 @@ from tests.cli.conftest import environment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
 # Run elsewhere: a cluster in test_up.py, `top` in test_top.py, a registry in test_schemas.py, what needs Spark in
-# tests/pipelines/test_help_examples.py and tests/tables, what needs ZooKeeper in tests/cluster/test_standalone.py.
-ELSEWHERE = ("tables run", "up", "pipeline", "mirror", "demo", "registry", "schemas", "console", "http", "top")
+# tests/pipelines/test_help_examples.py and tests/tables, what needs ZooKeeper in tests/cluster/test_standalone.py, and
+# what needs a data directory or an application in test_test_kit.py.
+ELSEWHERE = (
+    "tables run", "up", "pipeline", "mirror", "demo", "registry", "schemas", "console", "http", "top", "snapshot",
+    "chaos",
+)  # fmt: skip
 EXAMPLES = [
     (name, example)
     for name, command in commands()

@@ -25,6 +25,8 @@ HEADRACE = [
     "bench produce -n 0",
     "sql -o xml", "sql -f nowhere", "sql -f folder", "sql -f binary", "sql -c SELEC", "sql -c x -f y",
     "log dump nowhere", "log verify binary", "log dump unreadable", "context use nope",
+    "snapshot save folder x", "snapshot save nowhere x", "snapshot load nowhere x", "snapshot load binary x",
+    "chaos run nowhere", "chaos run binary", "chaos run list.json",
     "doctor --config folder", "up --brokers 0", "pipeline init unreadable/x", "mirror run binary",
     "start --set security.inter.broker.protocol=SSL", "start --set ssl.client.auth=required",
     "start --set listener.name.plaintext.ssl.keystore.location=k.jks", "start --set cordoned.log.dirs=elsewhere",

@@ -105,11 +105,12 @@ class Watcher:
         consumer = self._open()
         try:
             found: dict[int, list[tuple[int, Value]]] = {one.partition: [] for one in self._starts}
-            left = {
+            ends = {
                 one.partition: consumer.get_watermark_offsets(Partition(self._topic, one.partition), _TIMEOUT_S)[1]
                 for one in self._starts
             }
-            consumer.assign(self._starts)
+            left = {one.partition: ends[one.partition] for one in self._starts if one.offset < ends[one.partition]}
+            consumer.assign([one for one in self._starts if one.partition in left])
             deadline = time.monotonic() + _FLUSH_S
             while left:
                 if time.monotonic() > deadline:
