@@ -46,7 +46,7 @@ _WHY_NOT: Final = {
 _NOTES: Final = {
     0: "v0–2 close the connection, as in Kafka; advertised because old clients choose the compression by it",
     34: "the broker rejects a move of a replica to another log directory",
-    55: "names the controller, since there is no Raft quorum; a leader returns the progress of its partitions' replicas",
+    55: "names the controller, as there is no Raft quorum; a leader returns the progress of its partitions' replicas",
 }
 
 
