@@ -13,6 +13,7 @@
 `avro`              Avro
 `json_schema`       JSON Schema
 `protobuf`          Protobuf
+`xml_schema`        XML Schema, where it is turned on
 `requests`          bodies of requests
 `lookups`           references, look-ups by content, compatibility with a history
 `data_contracts`    metadata and rules, merged

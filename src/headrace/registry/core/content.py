@@ -19,6 +19,7 @@ from headrace.registry.core.errors import Code, Unprocessable
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
+XML: Final = "XML"
 VERSION_PROPERTY: Final = "confluent:version"
 RESERVED_PROPERTY: Final = "confluent:reserved"
 _RULE_LISTS: Final = ("migrationRules", "domainRules", "encodingRules")

@@ -1,4 +1,4 @@
-"""One interface for all schema types: Avro, JSON Schema, Protobuf.
+"""One interface for all schema types: Avro, JSON Schema, Protobuf, and XML Schema where it is turned on.
 
 Parsing is pure and there are few texts, so a cache of limited size keeps parsed schemas.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, Protocol
 
-from headrace.registry.core.content import AVRO, JSON, PROTOBUF
+from headrace.registry.core.content import AVRO, JSON, PROTOBUF, XML
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.tags import TagChange, Tags
@@ -78,14 +78,27 @@ def _protobuf(text: str, references: Mapping[str, str]) -> ParsedSchema:
     return ParsedProtobuf.parse(text, references)
 
 
+def _xml(text: str, references: Mapping[str, str]) -> ParsedSchema:
+    try:
+        from headrace.registry.core.xml_schema.parsed import ParsedXml
+    except ModuleNotFoundError as fault:
+        raise InvalidSchema(
+            f"schemaType XML needs the library {fault.name}: install headrace[xml] where the registry runs"
+        ) from fault
+
+    return ParsedXml.parse(text, references)
+
+
 # Each type imports its own libraries when it is first used.
-SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro, PROTOBUF: _protobuf, JSON: _json}
+SCHEMA_TYPES: Final[dict[str, Parser]] = {AVRO: _avro, PROTOBUF: _protobuf, JSON: _json, XML: _xml}
+# Clients that list types expect these. Others can be turned on.
+USUAL_TYPES: Final = (AVRO, PROTOBUF, JSON)
 
 
 def parse(type_: str, text: str, references: Mapping[str, str]) -> ParsedSchema:
     """`references`: the text of each reference by its name, dependencies first. Raises InvalidSchema."""
     if type_ not in SCHEMA_TYPES:
-        known = ", ".join(SCHEMA_TYPES)
+        known = ", ".join(USUAL_TYPES)
         raise InvalidSchema(f"Invalid schema type {type_}. Valid types are {known}")
     if not text.strip():
         raise InvalidSchema("Empty schema: the field `schema` must hold the text of the schema")
