@@ -42,6 +42,8 @@ class RegistryProcess:
             command += ["--command-config", config.registry_command_config]
         if config.registry_tls_config:
             command += ["--tls-config", config.registry_tls_config]
+        if config.registry_xml_schemas:
+            command += ["--xml-schemas"]
         return cls(command)
 
     def start(self) -> None:

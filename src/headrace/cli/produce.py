@@ -78,7 +78,8 @@ def produce(
     schema: Annotated[
         str | None,
         typer.Option(
-            "--schema", help="Encode values, which are JSON, by this schema: a file (.avsc, .json, .proto) or latest."
+            "--schema",
+            help="Encode values, which are JSON, by this schema: a file (.avsc, .json, .proto, .xsd) or latest.",
         ),
     ] = None,
     key_schema: Annotated[str | None, typer.Option("--key-schema", help="The same for keys.")] = None,

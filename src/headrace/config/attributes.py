@@ -431,6 +431,7 @@ class BrokerAttributes:
     registry_listen: str
     registry_command_config: str
     registry_tls_config: str
+    registry_xml_schemas: bool
     schema_registry_url: str
     schema_registry_user_info: str | None
     schema_registry_ca_location: str

@@ -10,7 +10,8 @@
 `avro`              Avro payloads
 `json_schema`       JSON payloads
 `protobuf`          Protobuf payloads
-`codecs`            the three formats behind one interface
+`xml_schema`        XML payloads
+`codecs`            all formats behind one interface
 `cel`               CEL expressions: filters and conditions
 `rules`             conditions of data contracts
 `record_decoder`    bytes to values

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.registry_client import RegistryClient
-from headrace.serialization.schema import AVRO, JSON, PROTOBUF, RegisteredSchema
+from headrace.serialization.schema import AVRO, JSON, PROTOBUF, XML, RegisteredSchema
 
 
 class Codec(Protocol):
@@ -53,4 +53,11 @@ def codec_of(
         from headrace.serialization.protobuf.codec import ProtobufCodec
 
         return ProtobufCodec(schema, client, message)
-    raise SerializationError(f"schema id {schema.id} has the type {schema.kind}: must be AVRO, JSON or PROTOBUF")
+    if schema.kind == XML:
+        try:
+            from headrace.serialization.xml_schema import XmlCodec
+        except ModuleNotFoundError as fault:
+            raise SerializationError(f"XML Schema needs the library {fault.name}: install headrace[xml]") from fault
+
+        return XmlCodec(schema, client)
+    raise SerializationError(f"schema id {schema.id} has the type {schema.kind}: must be AVRO, JSON, PROTOBUF or XML")

@@ -10,7 +10,7 @@ from headrace.serialization.codecs import Codec, codec_of
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.rules import Conditions, RuleMode
-from headrace.serialization.schema import AVRO, RegisteredSchema, SchemaReference
+from headrace.serialization.schema import AVRO, PROTOBUF, RegisteredSchema, SchemaReference
 from headrace.serialization.subjects import SubjectStrategy, subject_of
 from headrace.serialization.wire_format import guid_header, header_name, prefixed
 
@@ -101,7 +101,7 @@ class RecordEncoder:
             return None
         if self._message is not None or self._text is None:
             return self._message
-        if self._kind not in (AVRO, "JSON"):
+        if self._kind == PROTOBUF:
             raise SerializationError(f"subject strategy {self._strategy}: name the Protobuf message to write")
         unregistered = RegisteredSchema(0, None, None, None, self._kind, self._text, self._references)
         return codec_of(unregistered, self._client).record_name

@@ -10,6 +10,7 @@ from headrace.kernel.dataclass import dataclass
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
+XML: Final = "XML"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.serialization.record_encoder import RecordEncoder
 
 LATEST: Final = "latest"
-SCHEMA_TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
+SCHEMA_TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF", ".xsd": "XML"}
 
 
 def registry_of(url: str, where: str | None) -> RegistryClient:

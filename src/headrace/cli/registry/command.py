@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -35,6 +36,9 @@ def start(
     session_timeout_ms: Annotated[
         int, typer.Option(help="Another instance takes over when the leader is silent for this long.")
     ] = 10_000,
+    xml_schemas: Annotated[
+        bool, typer.Option("--xml-schemas", help="Also accept XML Schema. Needs the extra 'xml'.")
+    ] = False,
     tls_config: TlsConfig = None,
     insecure_listener: InsecureListener = False,
     stop_with_input: Annotated[
@@ -47,12 +51,16 @@ def start(
     $ headrace registry start --listen 127.0.0.1:8081 --bootstrap 127.0.0.1:9092
     """
     from headrace.registry.app.serving import RegistryServer, identity_of
+    from headrace.registry.core.content import XML
     from headrace.registry.core.errors import RegistryError
+    from headrace.registry.core.schema_types import USUAL_TYPES
     from headrace.registry.store.election import Identity
     from headrace.registry.store.store import StoreSettings
     from headrace.telemetry import set_up_logging
     from headrace.web.login import Brokers
 
+    if xml_schemas and importlib.util.find_spec("xmlschema") is None:
+        raise Failed("--xml-schemas needs the library xmlschema: install headrace[xml]")
     client = client_settings(bootstrap)
     brokers, tls = Brokers.from_settings(bootstrap_address(bootstrap), client), listener_tls(tls_config)
     address = listen_address(
@@ -68,8 +76,9 @@ def start(
     if address.host in ("0.0.0.0", "::"):
         identity = Identity(socket.getfqdn(), identity.port, identity.scheme)
     settings = StoreSettings(
-        bootstrap_address(bootstrap), identity, topic, group, session_timeout_ms, timeout, security_in(client)
-    )
+        bootstrap_address(bootstrap), identity, topic, group, session_timeout_ms, timeout, security_in(client),
+        types=(*USUAL_TYPES, XML) if xml_schemas else USUAL_TYPES,
+    )  # fmt: skip
     server = RegistryServer(
         listener,
         settings,

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from headrace.cli.records.schema_records import SCHEMA_TYPES
 from headrace.cli.support.change_report import report_one
 from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import Failed, Output, Yes, sure
@@ -22,17 +23,16 @@ from headrace.serialization.registry_client import RegistryClient, in_path
 from headrace.serialization.registry_login import registry_client
 
 app = typer.Typer(no_args_is_help=True, help="Schemas of a schema registry.")
-_TYPES: Final = {".avsc": "AVRO", ".avro": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
 Registry = Annotated[
     str, typer.Option("--registry", "-r", envvar="HEADRACE_REGISTRY", metavar="URL", help="Address of the registry.")
 ]
 Subject = Annotated[str, typer.Argument(help="Name of the subject, for example orders-value.")]
 SchemaFile = Annotated[
-    Path, typer.Argument(help="File with the schema: .avsc, .json or .proto. '-' reads standard input.")
+    Path, typer.Argument(help="File with the schema: .avsc, .json, .proto or .xsd. '-' reads standard input.")
 ]
 Type = Annotated[
-    str | None, typer.Option("--type", help="AVRO, JSON or PROTOBUF. The file's ending decides without it.")
+    str | None, typer.Option("--type", help="AVRO, JSON, PROTOBUF or XML. The file's ending decides without it.")
 ]
 References = Annotated[
     list[str] | None,
@@ -173,7 +173,7 @@ def check(
 
 def _request(file: Path, type_: str | None, references: list[str]) -> dict[str, Any]:
     text = sys.stdin.read() if str(file) == "-" else file.read_text()
-    kind = type_.upper() if type_ is not None else _TYPES.get(file.suffix, "AVRO")
+    kind = type_.upper() if type_ is not None else SCHEMA_TYPES.get(file.suffix, "AVRO")
     body: dict[str, Any] = {"schema": text, "schemaType": kind}
     if references:
         body["references"] = [_reference(each) for each in references]

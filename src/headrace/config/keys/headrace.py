@@ -88,6 +88,13 @@ KEYS = (
         ours=True,
     ),
     Key(
+        "registry.xml.schemas",
+        Type.BOOLEAN,
+        False,
+        "Whether the registry of `registry.listen` accepts XML Schema. Needs the extra `xml`.",
+        ours=True,
+    ),
+    Key(
         "schema.registry.url",
         Type.STRING,
         "",

@@ -20,7 +20,7 @@ from headrace.serialization.wire_format import prefixed
 from headrace.web.errors import Problem
 from headrace.web.login import Caller
 
-KINDS: Final = {"AVRO": "AVRO", "JSONSCHEMA": "JSON", "PROTOBUF": "PROTOBUF"}
+KINDS: Final = {"AVRO": "AVRO", "JSONSCHEMA": "JSON", "PROTOBUF": "PROTOBUF", "XML": "XML"}
 """Kinds of the registry by the names of the API."""
 _MOST_KNOWN: Final = 10_000
 

@@ -16,12 +16,11 @@ from headrace.registry.core import operations
 from headrace.registry.core.content import has_rule_of, md5_of_guid
 from headrace.registry.core.errors import NotFound
 from headrace.registry.core.records import SubjectVersion
-from headrace.registry.core.schema_types import SCHEMA_TYPES
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, QualifiedSubject, context_name, matches_prefix
 
 
 async def types(request: Request) -> Response:
-    return json_answer(request, list(reversed(SCHEMA_TYPES)))
+    return json_answer(request, list(reversed(store_of(request).settings.types)))
 
 
 async def list_schemas(request: Request) -> Response:

@@ -18,6 +18,7 @@ from headrace.registry.core.errors import InvalidSchema, NotFound
 from headrace.registry.core.lookups import canonical, compatibility_messages, find
 from headrace.registry.core.records import SubjectVersion
 from headrace.registry.core.requests import SchemaRequest, TagRequest, version_number
+from headrace.registry.core.schema_types import SCHEMA_TYPES
 from headrace.registry.core.state import State
 from headrace.registry.core.subjects import DEFAULT_CONTEXT, QualifiedSubject, matches_prefix
 
@@ -37,11 +38,23 @@ async def list_subjects(request: Request) -> Response:
     return json_answer(request, page(request, found))
 
 
+async def _asked(request: Request) -> SchemaRequest:
+    """The schema in the body. Raises 42201 for a type that is turned off."""
+    asked = SchemaRequest.from_json(await body_of(request))
+    type_, types = asked.content.type, store_of(request).settings.types
+    if type_ in SCHEMA_TYPES and type_ not in types:
+        raise InvalidSchema(
+            f"Invalid schema type {type_}. Valid types are {', '.join(types)}; the registry must be started with "
+            f"--{type_.lower()}-schemas"
+        )
+    return asked
+
+
 async def look_up(request: Request) -> Response:
     """POST /subjects/{subject}: the version with this content."""
     answer_type(request)
     state, subject = store_of(request).state, _subject(request)
-    asked = SchemaRequest.from_json(await body_of(request))
+    asked = await _asked(request)
     await check_references(request, subject, asked.content.references)
     deleted = flag(request, "deleted")
     normalize = flag(request, "normalize") or bool(settings.config_in_scope(state, subject).get("normalize"))
@@ -103,7 +116,7 @@ async def list_versions(request: Request) -> Response:
 
 async def register(request: Request) -> Response:
     answer_type(request)
-    asked = SchemaRequest.from_json(await body_of(request))
+    asked = await _asked(request)
     subject, store = _subject(request), store_of(request)
     await check_references(request, subject, asked.content.references)
     normalize, force = flag(request, "normalize"), flag(request, "force")
@@ -181,7 +194,7 @@ async def check_compatibility(request: Request) -> Response:
     """Checks against one version, or without a version against the versions that the level requires."""
     answer_type(request)
     state, subject = store_of(request).state, _subject(request)
-    asked = SchemaRequest.from_json(await body_of(request))
+    asked = await _asked(request)
     await check_references(request, subject, asked.content.references)
     history = _compared(request, state, subject)
     normalize = flag(request, "normalize") or bool(settings.config_in_scope(state, subject).get("normalize"))

@@ -27,6 +27,7 @@ from headrace.records.builder import Record
 from headrace.registry.core.errors import Code, RegistryError, StoreFailed, Unprocessable
 from headrace.registry.core.operations import LARGEST_SCHEMA_BYTES, Decision
 from headrace.registry.core.records import TOPIC, noop_entry
+from headrace.registry.core.schema_types import USUAL_TYPES
 from headrace.registry.core.state import State
 from headrace.registry.store.election import Election, Identity
 from headrace.registry.store.fenced_writer import FencedWriter
@@ -57,6 +58,8 @@ class StoreSettings:
     timeout_s: float = 30.0
     security: ClientSecurity | None = None
     """The registry's own login, with which it reads and writes its topic."""
+    types: tuple[str, ...] = USUAL_TYPES
+    """Types of schemas that clients may register. Schemas of other types that the topic has stay readable."""
 
 
 class SchemaStore:

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from xmlschema import XMLSchema11, XMLSchemaException
-from xmlschema.loaders import SchemaLoader
-from xmlschema.utils.urls import normalize_url
 from xmlschema.validators import XsdGroup
 
 from headrace.registry.core.content import XML
@@ -22,7 +20,8 @@ from headrace.registry.core.schema_types import ParsedSchema
 from headrace.registry.core.tags import EMPTY, TagChange, Tags
 from headrace.registry.core.xml_schema.comparison import Comparison
 from headrace.registry.core.xml_schema.model_building import elements_in
-from headrace.registry.core.xml_schema.source import XSD, canonical_text, plain_text, root_of
+from headrace.registry.core.xml_schema.source import XSD, canonical_text, root_of
+from headrace.serialization.xml_schema import compiled_schema, imported_namespaces, plain_text
 
 _XML_NAMESPACE: Final = "http://www.w3.org/XML/1998/namespace"
 
@@ -81,13 +80,8 @@ def compiled(text: str, references: Mapping[str, str]) -> XMLSchema11:
     roots.append(root_of(text, "XML schema"))
     for root in roots:
         _check_locations(root, texts)
-    loader = type("ReferenceLoader", (_ReferenceLoader,), {"texts": texts})
-    # An import without a location names its namespace.
-    imports = (each for root in roots for each in root.iter(f"{XSD}import"))
-    namespaces = {each.get("namespace", "") for each in imports if not each.get("schemaLocation")}
-    locations = [(name, name) for name in texts if name in namespaces]
     try:
-        return XMLSchema11(plain_text(text), allow="none", locations=locations, loader_class=loader, use_fallback=False)
+        return compiled_schema(text, texts, imported_namespaces(roots))
     except XMLSchemaException as fault:
         message = str(getattr(fault, "message", None) or fault).partition("\n")[0].rstrip(":")
         path = str(getattr(fault, "path", None) or "").replace(XSD, "xs:")
@@ -107,20 +101,3 @@ def _check_locations(root: ET.Element, references: Mapping[str, str]) -> None:
             raise InvalidSchema(
                 f"Invalid XML schema: xs:{kind} names '{name}', which is unknown: add a reference with that name"
             )
-
-
-class _ReferenceLoader(SchemaLoader):
-    """Gives the text of a reference where the library would open a file or a URL."""
-
-    texts: Mapping[str, str]
-
-    def load_schema(self, source, namespace=None, base_url=None, build=False, partial=False):  # type: ignore[no-untyped-def]
-        names = (name for name in self.texts if source in (name, normalize_url(name, base_url), normalize_url(name)))
-        name = next(names, None)
-        if name is None:
-            return super().load_schema(source, namespace, base_url, build, partial)
-        kept = self.__dict__.setdefault("kept", {})
-        if (namespace, name) not in kept:
-            text = self.texts[name]
-            kept[namespace, name] = super().load_schema(text, namespace, base_url, build, partial)
-        return kept[namespace, name]

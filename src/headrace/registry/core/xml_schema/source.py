@@ -11,6 +11,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from headrace.registry.core.errors import InvalidSchema
+from headrace.serialization.xml_schema import plain_text
 
 XSD: Final = "{http://www.w3.org/2001/XMLSchema}"
 # More levels than any schema needs; deeper ones would exhaust the stack of the recursive walks.
@@ -50,15 +51,6 @@ def _check_well_formed(text: str, what: str) -> None:
         parser.Parse(plain_text(text).encode(), True)
     except (expat.ExpatError, ValueError) as fault:
         raise InvalidSchema(f"Invalid {what}: {fault}") from fault
-
-
-def plain_text(text: str) -> str:
-    """The text without its XML declaration, which speaks of bytes that the text once was. Spaces stand in its place, so
-    that positions in messages stay."""
-    end = text.find("?>")
-    if not text.lstrip("\ufeff \t\r\n").startswith("<?xml") or end < 0:
-        return text
-    return "".join("\n" if each == "\n" else " " for each in text[: end + 2]) + text[end + 2 :]
 
 
 def canonical_text(text: str, *, with_annotations: bool = True) -> str:
