@@ -2,6 +2,7 @@
 
 `errors`            what can go wrong
 `schema`            a registered schema and its references
+`schema_text`       the text of a schema for readers
 `registry_client`   the registry over HTTP, with a cache
 `registry_login`    the same, logged in as a user of the brokers
 `wire_format`       the schema id in front of a payload or in a header

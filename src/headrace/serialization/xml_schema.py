@@ -121,7 +121,8 @@ def imported_namespaces(roots: Collection[ET.Element]) -> set[str]:
 
 def _first_line(fault: Exception) -> str:
     reason = getattr(fault, "reason", None) or getattr(fault, "message", None) or fault
-    path = getattr(fault, "path", None)
+    element = getattr(fault, "elem", None)
+    path = getattr(fault, "path", None) or (None if element is None else element.tag)
     return f"{str(reason).partition(chr(10))[0].rstrip(':')}{f' (at {path})' if path else ''}"
 
 

@@ -21,6 +21,7 @@ from headrace.kernel.plurals import counted
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.registry_client import RegistryClient, in_path
 from headrace.serialization.registry_login import registry_client
+from headrace.serialization.schema_text import indented
 
 app = typer.Typer(no_args_is_help=True, help="Schemas of a schema registry.")
 
@@ -113,10 +114,7 @@ def _version(client: RegistryClient, subject: str, version: str) -> dict[str, An
 
 
 def _readable(version: dict[str, Any]) -> str:
-    text = str(version["schema"])
-    if version.get("schemaType") == "PROTOBUF":
-        return text.rstrip("\n")
-    return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return indented(str(version["schema"])).rstrip("\n")
 
 
 @app.command()

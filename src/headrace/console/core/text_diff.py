@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 
 from headrace.kernel.dataclass import dataclass
 
@@ -19,11 +18,3 @@ class DiffLine:
 def line_diff(before: str, after: str) -> list[DiffLine]:
     found = difflib.ndiff(before.splitlines(), after.splitlines())
     return [DiffLine(line[0], line[2:]) for line in found if line[0] in (SAME, ADDED, REMOVED)]
-
-
-def indented(text: str) -> str:
-    """JSON with one field a line; other texts as they are."""
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):
-        return text

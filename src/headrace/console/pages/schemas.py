@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from headrace.console.core.listing import Wanted, listing
-from headrace.console.core.text_diff import indented, line_diff
+from headrace.console.core.text_diff import line_diff
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Redirect, Visit
 from headrace.kernel.json_values import JsonObject
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.registry_client import RegistryClient, in_path
+from headrace.serialization.schema_text import indented
 
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 T = TypeVar("T")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -131,7 +133,7 @@ async def change_tags(request: Request) -> Response:
     answer_type(request)
     asked = TagRequest.from_json(await body_of(request))
     subject, store = _subject(request), store_of(request)
-    number = version_number(request.path_params["version"])
+    number = version_number(unquote(request.path_params["version"]))
     return await write(
         request,
         lambda state: operations.change_tags(state, subject, number, asked),
@@ -142,7 +144,7 @@ async def change_tags(request: Request) -> Response:
 def _version(request: Request, *, deleted: bool | None = None) -> SubjectVersion:
     """The version that the path names. Raises 40401 or 40402."""
     state, subject = store_of(request).state, _subject(request)
-    number = version_number(request.path_params["version"])
+    number = version_number(unquote(request.path_params["version"]))
     deleted = flag(request, "deleted") if deleted is None else deleted
     for each in _candidates(state, subject):
         found = state.version(each, number, deleted=deleted)
@@ -173,7 +175,7 @@ async def referenced_by(request: Request) -> Response:
 
 async def delete_version(request: Request) -> Response:
     subject, permanent = subject_in(request), flag(request, "permanent")
-    number = version_number(request.path_params["version"])
+    number = version_number(unquote(request.path_params["version"]))
     return await write(request, lambda state: operations.delete_version(state, subject, number, permanent=permanent))
 
 
@@ -209,7 +211,7 @@ async def check_compatibility(request: Request) -> Response:
 def _compared(request: Request, state: State, subject: str) -> list[SubjectVersion]:
     if "version" not in request.path_params:
         return state.versions(subject)
-    number = version_number(request.path_params["version"])
+    number = version_number(unquote(request.path_params["version"]))
     version = state.version(subject, number)
     if version is not None:
         return [version]

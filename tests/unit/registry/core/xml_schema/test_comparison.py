@@ -7,6 +7,7 @@ import random
 from collections import deque
 
 import pytest
+from xmlschema.validators import XsdGroup
 
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.xml_schema.content_model import NOTHING, accepts_empty, after, missing
@@ -220,11 +221,17 @@ def document(names: tuple[str, ...]) -> str:
     return f'<order xmlns="urn:shop">{children}</order>'
 
 
+def group_of(each: ParsedXml) -> XsdGroup:
+    content = getattr(each.schema.elements["order"].type, "content", None)
+    assert isinstance(content, XsdGroup)
+    return content
+
+
 def broken_document(old: ParsedXml, new: ParsedXml) -> str:
     """The shortest document that begins as the comparison says that it breaks."""
-    groups = [each.schema.elements["order"].type.content for each in (old, new)]
+    groups = [group_of(old), group_of(new)]
     names = names_of(*groups)
-    witness = missing(*(model_of(group, names) for group in groups), names)
+    witness = missing(model_of(groups[0], names), model_of(groups[1], names), names)
     assert witness is not None
     children = [*witness.before, *([] if witness.name is None else [witness.name])]
     model = model_of(groups[0], names)
