@@ -33,6 +33,8 @@ log = logging.getLogger("headrace.net")
 
 # Bytes read from one client in one turn: sixteen TLS records.
 _TURN_BYTES: Final = 256 * 1024
+# Only Linux has the option.
+_QUICK_ACKNOWLEDGEMENT: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Encryption(Protocol):
@@ -138,11 +140,19 @@ class TlsConnection(Connection):
                 return
         self._established = True
         self._queue.kernel_tls = kernel_encrypts(self._sock)
+        self._acknowledge_at_once()
         self.last_active = self._loop.time()
         self._reading = True
         self._loop.add_reader(self._sock, self._readable)
         # The first request may have come with the end of the handshake.
         self._read_soon()
+
+    def _acknowledge_at_once(self) -> None:
+        """The broker sends no TLS message after the client's last one. A client with Nagle's algorithm would hold its
+        first request back until the kernel's delayed acknowledgement of that message, 40 ms later."""
+        if _QUICK_ACKNOWLEDGEMENT is not None:
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACKNOWLEDGEMENT, 1)
 
     def _writable(self) -> None:
         if not self._established:
