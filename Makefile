@@ -79,8 +79,8 @@ bench: setup ## Compares with Apache Kafka on this machine: a table and build/be
 	$(BIN)/python -m benchmarks.log
 	$(BIN)/python -m benchmarks
 
-chaos: setup programs ## Runs fault tests: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures
-	HEADRACE_EFFORT=long MINUTES=$(MINUTES) CYCLES=$(CYCLES) $(PYTEST) $(if $(CYCLES),-s tests/cluster/test_kill_cycles.py,-m chaos)
+chaos: setup programs ## Runs fault tests: MINUTES=30 of random faults, or CYCLES=200 of kill -9 with figures; SECURED=1 with TLS
+	HEADRACE_EFFORT=long MINUTES=$(MINUTES) CYCLES=$(CYCLES) SECURED=$(SECURED) $(PYTEST) $(if $(CYCLES),-s tests/cluster/test_kill_cycles.py,-m chaos)
 
 simulate: setup ## Runs the simulated cluster with many seeds (SEEDS=1000)
 	HEADRACE_EFFORT=long SEEDS=$(SEEDS) $(PYTEST) tests/simulation

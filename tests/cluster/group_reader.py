@@ -1,4 +1,4 @@
-"""A librdkafka group member in a process of its own: group_reader.py BOOTSTRAP TOPIC. It prints these lines:
+"""A librdkafka group member in a process of its own: group_reader.py SETTINGS TOPIC. SETTINGS are JSON. It prints:
 
     read PARTITION OFFSET VALUE
     alive       librdkafka's main thread works: it emits statistics every second, with or without brokers
@@ -9,6 +9,7 @@ Ticks without "alive" show a deadlocked client (`supervised_reader`). The progra
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from typing import Final
@@ -24,10 +25,10 @@ def tell(line: str) -> None:
         print(line, flush=True)
 
 
-def read(bootstrap: str, topic: str, ended: threading.Event) -> None:
+def read(settings: dict[str, str | int], topic: str, ended: threading.Event) -> None:
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **settings,
             "group.id": f"{topic}-readers",
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 10_000,
@@ -55,9 +56,9 @@ def tick(ended: threading.Event) -> None:
 
 
 def main() -> None:
-    bootstrap, topic = sys.argv[1:]
+    settings, topic = json.loads(sys.argv[1]), sys.argv[2]
     ended = threading.Event()
-    reading = threading.Thread(target=read, args=(bootstrap, topic, ended))
+    reading = threading.Thread(target=read, args=(settings, topic, ended))
     reading.start()
     threading.Thread(target=tick, args=(ended,), daemon=True).start()
     sys.stdin.read()

@@ -44,7 +44,7 @@ class Load:
         self._producers = [
             threading.Thread(target=self._produce, args=(f"p{n}",), name=f"producer {n}") for n in range(producers)
         ]
-        self._group = SupervisedReader.of(cluster.bootstrap, topic)
+        self._group = SupervisedReader.of(cluster.client, topic)
         self._reader = threading.Thread(target=self._consume, name="group reader")
 
     def __enter__(self) -> Load:
@@ -99,7 +99,7 @@ class Load:
     def _produce(self, name: str) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self._cluster.bootstrap,
+                **self._cluster.client,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
@@ -260,15 +260,16 @@ class CombinedLoad(Load):
 
 
 def client_load(cluster: RunningCluster, topic: str) -> Load:
-    """Uses both kinds of clients if the effort is long and Apache Kafka's jars are available."""
-    return (CombinedLoad if is_long() and kafka.available() and shutil.which("javac") else Load)(cluster, topic)
+    """Uses both kinds of clients if the effort is long, the cluster is open and Apache Kafka's jars are available."""
+    has_java = kafka.available() and shutil.which("javac") and "security.protocol" not in cluster.client
+    return (CombinedLoad if is_long() and has_java else Load)(cluster, topic)
 
 
 def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:
     """Reads every partition from start to end, with a consumer without a group."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            **cluster.client,
             "group.id": f"{topic}-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

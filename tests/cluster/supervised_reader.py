@@ -14,10 +14,11 @@ killed process has ended. `Load` reports the number of replacements, and the fin
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +42,8 @@ class SupervisedReader:
         self._process: subprocess.Popen[str] | None = None
 
     @classmethod
-    def of(cls, bootstrap: str, topic: str) -> SupervisedReader:
-        return cls([sys.executable, str(PROGRAM), bootstrap, topic])
+    def of(cls, settings: Mapping[str, str | int], topic: str) -> SupervisedReader:
+        return cls([sys.executable, str(PROGRAM), json.dumps(dict(settings)), topic])
 
     @property
     def pid(self) -> int:

@@ -33,6 +33,7 @@ from tests.support.cluster import RunningCluster
 USERS = ("broker", "ann", "bob", "cem", "dan")
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+    "zookeeper.set.acl": "false",
     "sasl.enabled.mechanisms": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "inter.broker.listener.name": "PLAINTEXT",

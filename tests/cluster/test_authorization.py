@@ -25,6 +25,7 @@ DENIED_CLUSTER: Final = ErrorCode.cluster_authorization_failed
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     settings = SETTINGS | jaas(["ann", "bob"]) | {"super.users": f"User:{ADMIN}"}
     settings["listener.security.protocol.map"] = "PLAINTEXT:SASL_PLAINTEXT"
+    settings["zookeeper.set.acl"] = "false"
     with RunningCluster(tmp_path_factory.mktemp("authorization"), settings=settings) as running:
         yield running
 

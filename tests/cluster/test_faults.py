@@ -3,7 +3,8 @@
 The test records every send, acknowledgement and read. Afterwards the counts of lost, moved, duplicate, reordered,
 vanished and undelivered records must be zero, and the replicas must be byte-for-byte equal. A run with too few
 acknowledgements is void. If network namespaces are available, each broker has one, and the test cuts links by dropping
-their packets. One broker has a small disk that the test can fill.
+their packets. One broker has a small disk that the test can fill. With SECURED=1 brokers and clients use TLS, SCRAM and
+ACLs.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.network import STORE, Network
+from tests.support.secured_cluster import SecuredCluster
 from tests.support.small_disk import SmallDisk
 
 CHAOS_S = 60 * float(os.environ.get("MINUTES") or (5 if is_long() else 0.3))
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
+IS_SECURED = bool(os.environ.get("SECURED"))
 SMALL = 3  # the broker with the small disk
 WAYS = ["both", "unheard", "deaf"]  # unheard: its packets do not arrive; deaf: it gets none
 
@@ -49,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     directory = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
         built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
-        running = RunningCluster(directory, network=built)
+        running = (SecuredCluster if IS_SECURED else RunningCluster)(directory, network=built)
         if NO_DISK is None:
             stack.enter_context(SmallDisk(running.data_dir(SMALL)))
         yield stack.enter_context(running)
@@ -66,6 +69,7 @@ def net(cluster: RunningCluster) -> Iterator[Network]:
 
 
 @pytest.mark.needs("kafka", "javac")
+@pytest.mark.skipif(IS_SECURED, reason="the load of the Java clients has no TLS")
 def test_leader_then_all_brokers_killed_under_load_of_both_clients(cluster: RunningCluster, topic: str) -> None:
     """Load from librdkafka and from the Java clients at once."""
     with JavaLoad(cluster, topic) as java, Load(cluster, topic) as load:

@@ -15,7 +15,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 def add_user(name: str, data: Path, connect: str, password: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headrace.cli", "security", "add-user", name, "--data", str(data)]
-    command += ["--set", f"zookeeper.connect={connect}"]
+    command += ["--set", f"zookeeper.connect={connect}", "--set", "zookeeper.set.acl=false"]
     return subprocess.run(command, input=f"{password}\n", capture_output=True, text=True, check=False)
 
 
@@ -30,6 +30,7 @@ def test_brokers_log_in_with_the_user_that_was_added_before_their_start(tmp_path
         settings = {
             "zookeeper.connect": zookeeper.connect,
             "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+            "zookeeper.set.acl": "false",
             "inter.broker.listener.name": "PLAINTEXT",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
             "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",

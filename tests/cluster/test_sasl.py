@@ -23,6 +23,7 @@ SESSION_MS = 2500
 SETTINGS = {
     # One listener for all: clients and brokers log in.
     "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+    "zookeeper.set.acl": "false",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     "inter.broker.listener.name": "PLAINTEXT",

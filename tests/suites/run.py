@@ -27,6 +27,7 @@ from pathlib import Path
 from headrace.net.free_ports import free_port
 from headrace.testing import BrokerProcess
 from tests.reference.kafka import ReferenceKafka
+from tests.suites.one import SecuredSuite
 from tests.suites.three import BROKERS, three_brokers
 from tests.support.certificates import Authority
 
@@ -98,35 +99,6 @@ AIOKAFKA = Suite(
     options=("--timeout", "150", "--docker-image", "headrace:2.13_4.3.0", "--no-pull", "-m", "not ssl"),
 )  # fmt: skip
 SUITES = {suite.client: suite for suite in (KAFKA_PYTHON, AIOKAFKA)}
-
-
-@dataclass(frozen=True)
-class SecuredSuite:
-    """TLS and SCRAM-SHA-512 for a suite: the settings of the broker, and those of the client for the plugin."""
-
-    authority: Authority
-
-    user = "suite"
-    password = "sesame"
-
-    def prepare(self, directory: Path) -> dict[str, str]:
-        """Adds the user to the data directory. Returns the settings of the broker."""
-        add = ["security", "add-user", self.user, "--data", str(directory / "data"), "--mechanism", "SCRAM-SHA-512"]
-        subprocess.run(
-            [sys.executable, "-m", "headrace.cli", *add], input=f"{self.password}\n", text=True, check=True, timeout=60
-        )
-        return {
-            "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            **self.authority.issue("broker").properties(),
-        }
-
-    def environment(self) -> dict[str, str]:
-        return {
-            "SUITE_CA": str(self.authority.certificate),
-            "SUITE_USER": self.user,
-            "SUITE_PASSWORD": self.password,
-        }
 
 
 @contextlib.contextmanager

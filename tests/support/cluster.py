@@ -89,6 +89,7 @@ class RunningCluster:
         if self._given_connect is None:
             self.zookeeper.start()
         try:
+            self.prepare()
             for number in range(1, self._count + 1):
                 self.add_broker(number)
         except BaseException:
@@ -106,6 +107,14 @@ class RunningCluster:
             broker.resume()
             broker.kill()
         self.zookeeper.stop()
+
+    def prepare(self) -> None:
+        """Runs before the first broker starts. ZooKeeper is running."""
+
+    @property
+    def client(self) -> dict[str, str | int]:
+        """Settings of a librdkafka client."""
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0}
 
     def add_broker(self, number: int) -> ClusterBroker:
         connect = self._given_connect or self.zookeeper.connect
@@ -144,7 +153,7 @@ class RunningCluster:
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return AdminClient(self.client)
 
     def create_topic(
         self, name: str, partitions: int = 3, config: Mapping[str, str] | None = None, *, replicas: int = 3
@@ -159,7 +168,7 @@ class RunningCluster:
         for broker in self.brokers.values():
             if not broker.is_up:
                 continue
-            client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0, "socket.timeout.ms": 3000})
+            client = AdminClient({**self.client, "bootstrap.servers": broker.bootstrap, "socket.timeout.ms": 3000})
             try:
                 return dict(client.list_topics(topic, timeout=3).topics[topic].partitions)
             except Exception as error:

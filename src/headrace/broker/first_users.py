@@ -49,7 +49,7 @@ async def write_users(
         else:
             from headrace.coordination.zookeeper import open_zookeeper
 
-            zookeeper = await open_zookeeper(config)
+            zookeeper = await open_zookeeper(config, writes_credentials=True)
             await settle_in(zookeeper, claim, owner, config)
             store = zookeeper
         try:

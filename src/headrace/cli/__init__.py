@@ -1,7 +1,8 @@
 """The command line `headrace`, one file per command. In reading order:
 
 `app`           the program: commands by name, imported when used
-`topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `acl`, `transactions`   daily work with a cluster
+`topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `transactions`   daily work with a cluster
+`acl`, `acl_roles`   access control lists and roles
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `top`           a cluster in a full-screen terminal view
 `start`, `up`   one broker; a development cluster

@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.acl_roles import role_app
+from headrace.cli.facts.pipeline_rights import Side, rights_of_mirror, rights_of_pipeline
+from headrace.cli.support.acl_changes import create, delete, grant
 from headrace.cli.support.acl_resources import (
     grant_command,
     parse_operation,
@@ -14,7 +17,6 @@ from headrace.cli.support.acl_resources import (
     parse_resource,
     row,
 )
-from headrace.cli.support.change_report import Row, report, verb
 from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
@@ -24,13 +26,12 @@ from headrace.cli.support.connection import (
     Timeout,
     Yes,
     connected,
-    sure,
 )
 from headrace.cli.support.output import Format, show, show_one
-from headrace.client.acls import create_acls, delete_acls, list_acls
+from headrace.cli.support.pipeline_options import one_sentence
+from headrace.client.acls import list_acls
 from headrace.client.cluster_client import ClusterClient
-from headrace.kernel.plurals import counted
-from headrace.security.acl import least_rights, roles
+from headrace.security.acl import least_rights
 from headrace.security.acl.authorizer import Authorizer
 from headrace.security.acl.explain import Question, explain, sentence
 from headrace.security.acl.filters import AclFilter, EntryFilter, PatternFilter
@@ -38,7 +39,6 @@ from headrace.security.acl.model import Acl, Entry, Operation, PatternType, Perm
 from headrace.wire.apis import ApiKey
 
 app = typer.Typer(no_args_is_help=True, help="Access control lists: which principal may do what.")
-role_app = typer.Typer(no_args_is_help=True, help="Roles and their members.")
 app.add_typer(role_app, name="role")
 
 Principal = Annotated[str, typer.Argument(help="Principal such as User:ann, User:* or Role:ops.")]
@@ -96,7 +96,7 @@ def add(
     """
     permission = Permission.DENY if deny else Permission.ALLOW
     entry = Entry(parse_principal(principal), host, parse_operation(operation), permission)
-    _create([Acl(parse_resource(resource), entry)], bootstrap, output, timeout, dry_run=dry_run)
+    create([Acl(parse_resource(resource), entry)], bootstrap, output, timeout, dry_run=dry_run)
 
 
 @app.command()
@@ -126,7 +126,7 @@ def rm(
     chosen = EntryFilter(
         principal and parse_principal(principal), host, parse_operation(operation) if operation else Operation.ANY
     )
-    _delete(AclFilter(pattern, chosen), bootstrap, output, timeout, dry_run=dry_run, yes=yes)
+    delete(AclFilter(pattern, chosen), bootstrap, output, timeout, dry_run=dry_run, yes=yes)
 
 
 @app.command("explain")
@@ -201,7 +201,7 @@ def for_producer(
     $ headrace acl for-producer orders --principal User:shop --apply
     """
     rights = least_rights.of_producer(topics, transactional_id, creates=creates)
-    _grant(rights, principal, bootstrap, output, timeout, apply=apply)
+    grant(rights, principal, bootstrap, output, timeout, apply=apply)
 
 
 @app.command("for-group")
@@ -218,7 +218,7 @@ def for_group(
 
     $ headrace acl for-group billing orders payments --principal User:billing
     """
-    _grant(least_rights.of_group(group, topics), principal, bootstrap, output, timeout, apply=apply)
+    grant(least_rights.of_group(group, topics), principal, bootstrap, output, timeout, apply=apply)
 
 
 @app.command("for-pipeline")
@@ -232,156 +232,49 @@ def for_pipeline(
     transactional_id_prefix: Annotated[
         str | None, typer.Option("--transactional-id-prefix", help="Value of the sink option transactionalIdPrefix.")
     ] = None,
+    cluster: Annotated[
+        Side | None, typer.Option("--cluster", help="Of a mirror: only the ACLs of this cluster.", case_sensitive=False)
+    ] = None,
     apply: Apply = False,
     bootstrap: Bootstrap = None,
     output: Output = Format.TABLE,
     timeout: Timeout = 10.0,
 ) -> None:
-    """Print, or create, the least ACLs of a pipeline or connector. Finds the topics in its files.
+    """Print, or create, the least ACLs of a pipeline, connector or mirror. Finds the topics in its files.
 
     $ headrace acl for-pipeline wordcount --principal User:wordcount
     """
-    from headrace.cli.facts.pipeline_topics import topics_of_pipeline
+    from headrace.cli.facts.pipeline_topics import UnclearPattern, is_mirror
 
-    found = topics_of_pipeline(directory)
-    reading, writing = (sorted({*one, *(more or ())}) for one, more in ((found.reads, reads), (found.writes, writes)))
-    if not reading and not writing:
+    named = frozenset(reads or ())
+    try:
+        with one_sentence():
+            if is_mirror(directory):
+                if writes or transactional_id_prefix is not None:
+                    raise typer.BadParameter("a mirror writes the topics that it reads: give --reads only")
+                parts = rights_of_mirror(directory, named)
+            else:
+                parts = rights_of_pipeline(directory, named, frozenset(writes or ()), transactional_id_prefix)
+    except UnclearPattern as unclear:
+        raise Failed(f"{directory}: {unclear}") from None
+    if not parts:
         raise Failed(f"found no topics in the files of {directory}: name them with --reads and --writes")
-    rights = least_rights.of_pipeline(found.name, reading, writing, transactional_id_prefix)
-    _grant(rights, principal, bootstrap, output, timeout, apply=apply)
-
-
-# --- roles -----------------------------------------------------------------------------------------------------------
-
-
-def _role(name: str) -> str:
-    if not name.removeprefix(roles.ROLE_PREFIX).strip():
-        raise typer.BadParameter(f"role {name!r}: must have a name, such as analysts")
-    return name if name.startswith(roles.ROLE_PREFIX) else f"{roles.ROLE_PREFIX}{name}"
-
-
-Role = Annotated[str, typer.Argument(help="Name of the role, with or without Role:.")]
-Members = Annotated[
-    list[str], typer.Argument(help="Members such as User:ann, or claims of tokens such as Claim:groups=analysts.")
-]
-
-
-@role_app.command("ls")
-def role_ls(bootstrap: Bootstrap = None, output: Output = Format.TABLE, timeout: Timeout = 10.0) -> None:
-    """List roles with their members and the number of their ACLs.
-
-    $ headrace acl role ls
-    """
-    found = connected(bootstrap, list_acls, timeout=timeout)
-    members: dict[str, list[str]] = {}
-    for acl in found:
-        if roles.is_role(acl.pattern) and acl.entry.operation is Operation.ALL:
-            denied = "not " if acl.entry.permission is Permission.DENY else ""
-            members.setdefault(acl.pattern.name, []).append(f"{denied}{acl.entry.principal}")
-        elif acl.entry.principal.startswith(roles.ROLE_PREFIX):
-            members.setdefault(acl.entry.principal, [])
-    rows = [
-        {"role": role, "members": sorted(who), "acls": sum(acl.entry.principal == role for acl in found)}
-        for role, who in sorted(members.items())
-    ]
-    show(rows, output, empty="no roles")
-
-
-@role_app.command("add")
-def role_add(
-    role: Role,
-    members: Members,
-    dry_run: DryRun = False,
-    bootstrap: Bootstrap = None,
-    output: Output = Format.TABLE,
-    timeout: Timeout = 10.0,
-) -> None:
-    """Make principals members of a role. Give rights to the role itself with 'headrace acl add Role:NAME …'.
-
-    $ headrace acl role add analysts User:ann User:bob
-    """
-    pattern = roles.role_pattern(_role(role))
-    acls = [Acl(pattern, roles.membership(parse_principal(member))) for member in members]
-    _create(acls, bootstrap, output, timeout, dry_run=dry_run)
-
-
-@role_app.command("rm")
-def role_rm(
-    role: Role,
-    member: Annotated[str, typer.Argument(help="Member such as User:ann.")],
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    bootstrap: Bootstrap = None,
-    output: Output = Format.TABLE,
-    timeout: Timeout = 10.0,
-) -> None:
-    """Remove a member from a role.
-
-    $ headrace acl role rm analysts User:bob
-    """
-    pattern = roles.role_pattern(_role(role))
-    wanted = AclFilter(
-        PatternFilter(pattern.resource_type, pattern.name, pattern.pattern_type),
-        EntryFilter(principal=parse_principal(member), operation=Operation.ALL),
-    )
-    _delete(wanted, bootstrap, output, timeout, dry_run=dry_run, yes=yes)
-
-
-# --- shared ----------------------------------------------------------------------------------------------------------
-
-
-def _grant(
-    rights: list[least_rights.Right],
-    principal: str,
-    bootstrap: str | None,
-    output: Format,
-    timeout: float,
-    *,
-    apply: bool,
-) -> None:
-    acls = least_rights.acls(rights, parse_principal(principal))
-    if apply:
-        _create(acls, bootstrap, output, timeout, dry_run=False)
-    elif output is Format.TABLE:
-        for acl in acls:
-            print(grant_command(acl))
-    else:
-        show([row(acl) for acl in acls], output)
-
-
-def _create(acls: list[Acl], bootstrap: str | None, output: Format, timeout: float, *, dry_run: bool) -> None:
-    async def action(client: ClusterClient) -> set[Acl]:
-        there = set(await list_acls(client))
-        new = [acl for acl in acls if acl not in there]
-        if new and not dry_run:
-            await create_acls(client, new)
-        return there
-
-    there = connected(bootstrap, action, timeout=timeout)
-    rows = [{**row(acl), "done": not dry_run and acl not in there, "existed": acl in there} for acl in acls]
-    report(rows, output, _added)
-
-
-def _delete(
-    wanted: AclFilter, bootstrap: str | None, output: Format, timeout: float, *, dry_run: bool, yes: bool
-) -> None:
-    found = connected(bootstrap, lambda client: list_acls(client, wanted), timeout=timeout)
-    if not found:
-        raise Failed("no ACL matches: 'headrace acl ls' lists them")
-    if not dry_run:
-        sure(f"Remove {counted(len(found), 'ACL')}?", yes, [sentence(acl) for acl in found])
-        connected(bootstrap, lambda client: delete_acls(client, [wanted]), timeout=timeout)
-    report([{**row(acl), "done": not dry_run} for acl in found], output, _removed)
-
-
-def _added(one: Row) -> str:
-    what = f"{one['permission']} {one['operation']} on {one['resource']} for {one['principal']} from {one['host']}"
-    return f"{what} exists already" if one["existed"] else f"{verb(one, 'added', 'add')} {what}"
-
-
-def _removed(one: Row) -> str:
-    what = f"{one['permission']} {one['operation']} on {one['resource']} for {one['principal']} from {one['host']}"
-    return f"{verb(one, 'removed', 'remove')} {what}"
+    sides = {part.side for part in parts}
+    if cluster is not None and cluster not in sides:
+        raise typer.BadParameter(f"--cluster {cluster.value}: {directory} is not a mirror, it uses one cluster")
+    if apply and len(sides) > 1 and cluster is None:
+        raise typer.BadParameter("a mirror uses two clusters: give --cluster source or --cluster target with --apply")
+    chosen = [part for part in parts if cluster is None or part.side is cluster]
+    if output is not Format.TABLE and not apply and len(chosen) > 1:
+        acls = [
+            (part.side, acl) for part in chosen for acl in least_rights.acls(part.rights, parse_principal(principal))
+        ]
+        show([{"cluster": side, **row(acl)} for side, acl in acls], output)
+        return
+    for part in chosen:
+        if output is Format.TABLE and not apply and part.side is not None:
+            print(f"# {part.side}: {part.bootstrap}")
+        grant(part.rights, principal, bootstrap, output, timeout, apply=apply)
 
 
 async def _authorizer_settings(client: ClusterClient) -> dict[str, str]:

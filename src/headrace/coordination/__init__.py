@@ -7,6 +7,7 @@
 `zookeeper_tls`       TLS to ZooKeeper, from the configuration
 `zookeeper_session`   one session with a ZooKeeper ensemble through kazoo, and its lease
 `zookeeper`           the store on that session; `kazoo_faults` translates kazoo's exceptions
+`node_guard`          guards nodes that were made before `zookeeper.set.acl=true`
 `kazoo_log`           limits the rate of kazoo's log messages
 `handshake`           limits how long kazoo waits for ZooKeeper's answer to a new connection
 `startup_retry`       repeats the first requests of a starting broker while the connection breaks

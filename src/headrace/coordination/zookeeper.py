@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from headrace.config import BrokerConfig, ConfigError, resolve_listeners
-from headrace.config.listeners import is_loopback
 from headrace.coordination.kazoo_faults import BYSTANDERS, fault_of
+from headrace.coordination.node_guard import NodeGuard
 from headrace.coordination.paths import is_private
 from headrace.coordination.store import (
     ANY_VERSION,
@@ -35,16 +35,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
-    """Connects to the ensemble in `zookeeper.connect`, within `zookeeper.connection.timeout.ms`."""
+async def open_zookeeper(config: BrokerConfig, *, writes_credentials: bool = False) -> ZooKeeperStore:
+    """Connects to the ensemble in `zookeeper.connect`, within `zookeeper.connection.timeout.ms`. `writes_credentials`:
+    users will be added, also if no listener of this configuration has a login."""
     user, password = config.zookeeper_digest_user, config.zookeeper_digest_password
     guarded = config.zookeeper_set_acl
     if guarded and not (user and password):
         raise ConfigError(
             "zookeeper.set.acl", "true", "needs zookeeper.digest.user and zookeeper.digest.password to guard nodes for"
         )
-    if not guarded and any(listener.protocol.startswith("SASL") for listener in resolve_listeners(config).bound):
-        if not config.is_set("zookeeper.set.acl") and not _is_on_this_machine(config.zookeeper_connect or ""):
+    has_logins = any(listener.protocol.startswith("SASL") for listener in resolve_listeners(config).bound)
+    if not guarded and (has_logins or writes_credentials):
+        if not config.is_set("zookeeper.set.acl"):
             raise ConfigError(
                 "zookeeper.set.acl",
                 None,
@@ -65,13 +67,9 @@ async def open_zookeeper(config: BrokerConfig) -> ZooKeeperStore:
     )
     await store.connect(config.store_timeout_s)
     store.start_companion()
+    if guarded:
+        await store.guard_open_nodes()
     return store
-
-
-def _is_on_this_machine(connect: str) -> bool:
-    servers = connect.partition("/")[0].split(",")
-    hosts = (server.strip().rpartition(":")[0] or server.strip() for server in servers)
-    return all(is_loopback(host.strip("[]")) for host in hosts)
 
 
 class ZooKeeperStore:
@@ -125,6 +123,16 @@ class ZooKeeperStore:
             await ensure_path(self, self._chroot)
         finally:
             self._client.chroot = self._chroot
+
+    async def guard_open_nodes(self) -> None:
+        """Guards the nodes from before `zookeeper.set.acl=true`."""
+        found = await NodeGuard(self._client, self._call).guard_open_nodes()
+        if found:
+            logger.warning(
+                "zookeeper.set.acl=true: %d nodes were open to every client of ZooKeeper and are guarded now; change "
+                "the passwords of SCRAM users if other clients may have read them",
+                found,
+            )
 
     def start_companion(self) -> None:
         """From now on the companion ends the session as soon as this process dies."""

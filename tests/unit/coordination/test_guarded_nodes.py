@@ -110,11 +110,45 @@ def test_credentials_in_nodes_that_everyone_reads_are_warned_about(
     for settings, warns in (
         (secured | guarded, False),
         ({"zookeeper.connect": server.connect}, False),
-        (secured, True),
+        (secured | {"zookeeper.set.acl": "false"}, True),
     ):
         caplog.clear()
         asyncio.run(use(settings))
         assert ("can read and change the SCRAM credentials" in caplog.text) == warns
+
+
+def test_nodes_from_before_are_guarded_when_the_setting_is_turned_on(
+    server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = {"zookeeper.connect": f"{server.connect}/later", "zookeeper.set.acl": "false"}
+    user = {"zookeeper.digest.user": "headrace", "zookeeper.digest.password": "secret"}
+    nodes = ("/config", "/config/users", "/config/users/erin", "/brokers", "/brokers/topics", "/brokers/topics/orders")
+
+    async def use() -> None:
+        store = await open_zookeeper(load_broker_config(before))
+        await store.make_chroot()
+        for node in nodes:
+            await store.create(node, b"StoredKey")
+        await store.close()
+        guarded = await open_zookeeper(load_broker_config({**before, **user, "zookeeper.set.acl": "true"}))
+        assert "6 nodes were open to every client" in caplog.text
+        stranger = KazooClient(hosts=server.connect)
+        await asyncio.to_thread(stranger.start)
+        assert stranger.get("/later/brokers/topics/orders")[0] == b"StoredKey"
+        for path in nodes:
+            with pytest.raises(NoAuthError):
+                stranger.set(f"/later{path}", b"mine")
+        for path in nodes[1:3]:
+            with pytest.raises(NoAuthError):
+                stranger.get(f"/later{path}")
+        await asyncio.to_thread(stranger.stop)
+        await guarded.set(nodes[2], b"changed")
+        await guarded.close()
+        caplog.clear()
+        await (await open_zookeeper(load_broker_config({**before, **user, "zookeeper.set.acl": "true"}))).close()
+        assert "nodes were open" not in caplog.text
+
+    asyncio.run(use())
 
 
 def test_an_existing_chroot_works_under_a_parent_without_create_rights(server: ZooKeeperServer) -> None:

@@ -1,4 +1,4 @@
-"""A broker with SASL users stores credentials in a ZooKeeper beyond this machine only if its configuration says how."""
+"""A broker with SASL users stores credentials in ZooKeeper only if its configuration says how they are protected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(**settings: str) -> ConfigError | None:
     raise AssertionError("a ZooKeeper answered")
 
 
-@pytest.mark.parametrize("connect", ["127.0.0.1:2,192.0.2.1:2", "192.0.2.1:2/chroot", "192.0.2.1"])
+@pytest.mark.parametrize("connect", ["127.0.0.1:2", "192.0.2.1:2/chroot", "192.0.2.1"])
 def test_sasl_needs_a_decision_about_node_acls(connect: str) -> None:
     found = refusal(zookeeper_connect=connect)
     assert found is not None and found.key == "zookeeper.set.acl"
@@ -37,12 +37,10 @@ def test_sasl_needs_a_decision_about_node_acls(connect: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"zookeeper_connect": "127.0.0.1:2,localhost:2/chroot"},
-        {"zookeeper_connect": "[::1]:2"},
-        {"zookeeper_connect": "192.0.2.1:2", "zookeeper_set_acl": "false"},
-        {"zookeeper_connect": "192.0.2.1:2", "listeners": "PLAINTEXT://127.0.0.1:0", "sasl_enabled_mechanisms": ""},
+        {"zookeeper_connect": "127.0.0.1:2", "zookeeper_set_acl": "false"},
+        {"zookeeper_connect": "127.0.0.1:2", "listeners": "PLAINTEXT://127.0.0.1:0", "sasl_enabled_mechanisms": ""},
     ],
     ids=str,
 )
-def test_a_named_decision_loopback_and_listeners_without_sasl_are_accepted(settings: dict[str, str]) -> None:
+def test_a_named_decision_and_listeners_without_sasl_are_accepted(settings: dict[str, str]) -> None:
     assert refusal(**settings) is None

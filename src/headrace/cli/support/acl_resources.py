@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
 import typer
@@ -74,6 +75,8 @@ def row(acl: Acl) -> dict[str, str]:
 def grant_command(acl: Acl) -> str:
     """The `headrace acl add` command that creates the ACL."""
     entry = acl.entry
-    deny = " --deny" if entry.permission.name == "DENY" else ""
-    host = "" if entry.host == "*" else f" --host {entry.host}"
-    return f"headrace acl add {entry.principal} {entry.operation.name} {resource_text(acl.pattern)}{deny}{host}"
+    deny = ["--deny"] if entry.permission.name == "DENY" else []
+    host = [] if entry.host == "*" else ["--host", entry.host]
+    # Quoted: names may contain blanks and characters that a shell would expand.
+    words = ["headrace", "acl", "add", entry.principal, entry.operation.name, resource_text(acl.pattern), *deny, *host]
+    return shlex.join(words)

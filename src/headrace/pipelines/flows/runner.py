@@ -280,7 +280,8 @@ class PipelineRun:
         if flow.resolved.writes_dead_letters:
             flow.progress.dead_letters = flow.progress.written_rows
         if self._writer is not None:
-            flow.progress.missed = self._writer.missed(str(event.id))
+            if flow.progress.end_offsets:
+                flow.progress.missed = self._writer.missed(str(event.id))
             self._writer.commit(flow.progress)
         self._publish(flow)
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from headrace.security.acl.model import Acl, Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
 
-# Groups of ledgers of earlier versions, the topics of progress and of the sink's ledger, and the suffix of topics for
-# dead letters.
-_SINK: Final = "headrace-sink."
+# Topics of progress, of the source's notes and of the sink's ledger; the suffix of topics for dead letters.
 _PIPELINES: Final = "__pipelines"
+_NOTES: Final = "__streams"
 _LEDGER: Final = "__sink_ledger"
 _DEAD_LETTERS: Final = ".dlq"
 _WRITTEN: Final = (Operation.WRITE, Operation.CREATE)
+_KEPT: Final = (Operation.READ, *_WRITTEN)
 
 Right = tuple[ResourcePattern, Operation]
 
@@ -59,21 +59,52 @@ def of_registry(topic: str = "_schemas", group: str = "schema-registry") -> list
     ]
 
 
+def topic_pattern(name: str) -> ResourcePattern:
+    """The topics of a name, or of a prefix such as `orders-*`."""
+    if name.endswith("*") and name != "*":
+        return prefixed(ResourceType.TOPIC, name[:-1])
+    return literal(ResourceType.TOPIC, name)
+
+
+def of_source(name: str, reads: Iterable[str]) -> list[Right]:
+    """Reads topics, commits as the groups `<name>.<flow>`, and keeps notes about the topics in `__streams`."""
+    topics = [topic_pattern(topic) for topic in reads]
+    if not topics:
+        return []
+    rights = [(topic, Operation.READ) for topic in topics]
+    rights.append((prefixed(ResourceType.GROUP, f"{name}."), Operation.READ))
+    return rights + [(literal(ResourceType.TOPIC, _NOTES), one) for one in _KEPT]
+
+
+def of_sink(writes: Iterable[str], id_prefixes: Iterable[str]) -> list[Right]:
+    """Writes topics in transactions with the ledger `__sink_ledger`. Without prefixes of transactional ids it is a sink
+    with `mode=at-least-once`, which has neither."""
+    rights = [(topic_pattern(topic), one) for topic in writes for one in _WRITTEN]
+    ids = [prefixed(ResourceType.TRANSACTIONAL_ID, prefix) for prefix in id_prefixes]
+    if not rights or not ids:
+        return rights
+    rights += [(literal(ResourceType.TOPIC, _LEDGER), one) for one in _KEPT]
+    return rights + [(pattern, Operation.WRITE) for pattern in ids]
+
+
+def of_progress() -> list[Right]:
+    return [(literal(ResourceType.TOPIC, _PIPELINES), one) for one in _WRITTEN]
+
+
 def of_pipeline(
-    name: str, reads: Iterable[str], writes: Iterable[str], transactional_id_prefix: str | None = None
+    name: str,
+    reads: Iterable[str],
+    writes: Iterable[str],
+    id_prefixes: Iterable[str],
+    *,
+    writes_dead_letters: bool = False,
 ) -> list[Right]:
-    """Reads its topics and commits as the groups `<name>.<flow>`. Writes its topics, and dead letters of the topics it
-    reads, in transactions with the ledger `__sink_ledger`. Reports progress in `__pipelines`. Moves ledgers of earlier
-    versions from groups to the topic. Without a prefix, transactional ids are the random ids of the queries."""
-    reads, writes = list(reads), list(writes)
-    rights = [(literal(ResourceType.TOPIC, topic), Operation.READ) for topic in reads]
-    for topic in (*writes, _PIPELINES, _LEDGER):
-        # READ of a written topic: earlier versions kept the ledger as an offset of it.
-        rights += [(literal(ResourceType.TOPIC, topic), one) for one in (*_WRITTEN, Operation.READ)]
-    for topic in reads:
-        rights += [(literal(ResourceType.TOPIC, f"{topic}{_DEAD_LETTERS}"), one) for one in _WRITTEN]
-    rights += [(prefixed(ResourceType.GROUP, group), Operation.READ) for group in (f"{name}.", _SINK)]
-    rights.append((prefixed(ResourceType.GROUP, _SINK), Operation.DELETE))
-    kind = ResourceType.TRANSACTIONAL_ID
-    ids = literal(kind, "*") if transactional_id_prefix is None else prefixed(kind, f"{transactional_id_prefix}-")
-    return [*rights, (ids, Operation.WRITE)]
+    """A pipeline with its source, sink, dead letters and progress in one cluster."""
+    reads = list(reads)
+    letters = [dead_letters_of(topic) for topic in reads] if writes_dead_letters else []
+    return [*of_source(name, reads), *of_sink([*writes, *letters], id_prefixes), *of_progress()]
+
+
+def dead_letters_of(topic: str) -> str:
+    # ACLs cannot say "ends with .dlq": the dead letters of a prefix are covered by the prefix.
+    return topic if topic.endswith("*") else f"{topic}{_DEAD_LETTERS}"
