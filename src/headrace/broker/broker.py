@@ -35,6 +35,7 @@ from headrace.broker.identity import (
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
 from headrace.broker.recovery_progress import RecoveryProgress
+from headrace.broker.registry_process import check_registry_address
 from headrace.broker.wiring.parts import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
@@ -58,6 +59,7 @@ from headrace.replication.service import topic_log_config
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.telemetry.endpoint import metrics_address
 
 if TYPE_CHECKING:
     from headrace.coordination.store import Store
@@ -117,6 +119,9 @@ class Broker:
     async def _start(self) -> None:
         began = time.perf_counter()
         config, clock = self.config, self._environment.clock
+        if config.metrics_listen:
+            metrics_address(config.metrics_listen)
+        check_registry_address(config)
         self._loop = loop = asyncio.get_running_loop()
         serve = self._environment.intercept(self._serve)
         self.connections = Listeners(serve, connection_limits(config), loop, self._hold_back)

@@ -13,12 +13,39 @@ import logging
 import sys
 from typing import Final
 
-from headrace.config import BrokerConfig, Listeners
+from headrace.config import BrokerConfig, ConfigError, Listeners, is_loopback
 
 _log = logging.getLogger("headrace.broker")
 # A registry that cannot start, for example because its port is taken, is started again after this pause.
 _PAUSE_S: Final = 2.0
 _STOP_S: Final = 10.0
+
+
+def check_registry_address(config: BrokerConfig) -> None:
+    """Raises ConfigError if `registry.listen` would open the registry to other machines without TLS and login. The
+    registry has the same rule, but then the broker would already run."""
+    listen = config.registry_listen.strip()
+    if not listen:
+        return
+    scheme, is_named, rest = listen.rpartition("://")
+    host, colon, port = rest.rpartition(":")
+    is_known = not is_named or scheme in ("http", "https")
+    if not is_known or not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError("registry.listen", listen, "must be host:port, for example 127.0.0.1:8081")
+    if is_loopback(host.strip("[]") or "127.0.0.1") or scheme == "http":
+        return
+    needed = {
+        "registry.tls.config": config.registry_tls_config,
+        "registry.command.config": config.registry_command_config,
+    }
+    missing = [name for name, value in needed.items() if not value]
+    if missing:
+        raise ConfigError(
+            "registry.listen",
+            listen,
+            f"opens the registry to other machines without encryption and login: set {' and '.join(missing)}. If you "
+            f"want that, say so: registry.listen=http://{rest}",
+        )
 
 
 class RegistryProcess:

@@ -20,6 +20,22 @@ _PATIENCE_S: Final = 10.0
 _AT_ONCE: Final = 8
 
 
+def metrics_address(listen: str) -> tuple[str, int]:
+    """Host and port of `metrics.listen`. Raises ConfigError.
+
+    As for PLAINTEXT listeners, unencrypted access from other machines must be named: `http://host:port`.
+    """
+    text = listen.strip()
+    host, colon, port = text.removeprefix("http://").rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError("metrics.listen", listen, "must be host:port, for example 127.0.0.1:9404")
+    host = host.strip("[]")
+    if not text.startswith("http://") and not is_loopback(host):
+        why = f"opens the metrics to other machines without encryption: say so, metrics.listen=http://{text}"
+        raise ConfigError("metrics.listen", listen, why)
+    return host, int(port)
+
+
 class MetricsEndpoint:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -28,21 +44,10 @@ class MetricsEndpoint:
         self.port = 0
 
     async def start(self, listen: str) -> None:
-        """`listen` is `host:port` (`metrics.listen`). Raises ConfigError if it is not, or if it cannot be bound.
-
-        As for PLAINTEXT listeners, unencrypted access from other machines must be named: `http://host:port`.
-        """
-        text = listen.strip()
-        host, colon, port = text.removeprefix("http://").rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 65535:
-            raise ConfigError("metrics.listen", listen, "must be host:port, for example 127.0.0.1:9404")
-        if not text.startswith("http://") and not is_loopback(host.strip("[]")):
-            why = f"opens the metrics to other machines without encryption: say so, metrics.listen=http://{text}"
-            raise ConfigError("metrics.listen", listen, why)
+        """`listen` is `host:port` (`metrics.listen`). Raises ConfigError if it is not, or if it cannot be bound."""
+        host, port = metrics_address(listen)
         try:
-            self._server = await asyncio.start_server(
-                self._serve, host.strip("[]") or None, int(port), limit=_HEAD_BYTES
-            )
+            self._server = await asyncio.start_server(self._serve, host or None, port, limit=_HEAD_BYTES)
         except OSError as error:
             raise ConfigError("metrics.listen", listen, f"cannot be listened on: {error.strerror or error}") from error
         self.port = self._server.sockets[0].getsockname()[1]
