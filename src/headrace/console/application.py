@@ -38,7 +38,7 @@ from headrace.security.principal import ANONYMOUS
 from headrace.web.browser_guard import BrowserGuard
 from headrace.web.connections import PerCaller, logged_in_client
 from headrace.web.delegation import DelegationTokens
-from headrace.web.errors import Problem, unauthenticated
+from headrace.web.errors import Problem, problem_of
 from headrace.web.login import Brokers, Caller, Login
 from headrace.web.tls import HttpTls
 
@@ -136,11 +136,12 @@ class Console:
         except Rejected as rejected:
             answer = _trouble(rejected.status, rejected.message)
         except Refused as fault:
-            if fault.code is ErrorCode.sasl_authentication_failed:
+            if fault.code in (ErrorCode.sasl_authentication_failed, ErrorCode.unsupported_sasl_mechanism):
                 if _is_browser(request):
                     self.sessions.end(request)
                     return RedirectResponse(f"{login_address(request, name)}&ended=1", status_code=303)
-                denied = unauthenticated(fault.message)
+                # The fault names the broker's address and repeats the user name: neither is for this caller.
+                denied = problem_of(fault)
                 return self.render(request, _trouble(401, denied.message), name, denied.headers)
             answer = _trouble(_STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " "))
         except (Unreachable, NoAnswer, TimeoutError) as fault:

@@ -50,11 +50,15 @@ class Sessions:
     def begin(self, request: Request, cluster: str, caller: Caller, lasts_s: float = LONGEST_S) -> str:
         """A new session with a new id. Logins at other clusters move to it."""
         now_s = self._clock()
-        old = self._sessions.pop(request.cookies.get(COOKIE, ""), None)
+        before = request.cookies.get(COOKIE, "")
+        old = self._valid(before)
+        self._sessions.pop(before, None)
         callers = {} if old is None else dict(old.callers)
         callers[cluster] = caller
         name = secrets.token_urlsafe(32)
-        self._sessions[name] = Session(callers, now_s + min(lasts_s, LONGEST_S), now_s)
+        # A login at another cluster does not make the earlier ones last longer.
+        ends_s = min(now_s + min(lasts_s, LONGEST_S), now_s + LONGEST_S if old is None else old.ends_s)
+        self._sessions[name] = Session(callers, ends_s, now_s)
         if len(self._sessions) > _MOST:
             self._sweep()
         return name

@@ -23,6 +23,7 @@ from headrace.registry.app.paths import V1_JSON, RawPaths
 from headrace.registry.app.rights import Rights
 from headrace.registry.core.errors import Code, RegistryError
 from headrace.registry.store.store import SchemaStore
+from headrace.web.browser_guard import BrowserGuard
 from headrace.web.connections import LoginRequired, PerCaller
 from headrace.web.delegation import DelegationTokens
 from headrace.web.errors import Problem, problem_answer, problem_of
@@ -40,6 +41,8 @@ def application(
     store: SchemaStore,
     access: Access | None = None,
     peer_tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    *,
+    is_on_loopback: bool = False,
 ) -> ASGIApp:
     """`access` is None if the brokers need no login. `peer_tls` verifies the leader when a write is forwarded."""
     routes = schema_routes()
@@ -55,7 +58,7 @@ def application(
     paths: ASGIApp = RawPaths(app)
     if access is not None:
         paths = LoginRequired(paths, login=access.login, clients=access.clients)
-    return _Targets(paths)
+    return BrowserGuard(_Targets(paths), is_on_loopback=is_on_loopback)
 
 
 @dataclass(frozen=True)

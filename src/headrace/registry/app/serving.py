@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from headrace.client.security import ClientSecurity
+from headrace.config import is_loopback
 from headrace.registry.app.application import Access, application
 from headrace.registry.store.election import Identity
 from headrace.registry.store.store import SchemaStore, StoreSettings
@@ -37,7 +38,12 @@ class RegistryServer(WebServer):
             access = _access(brokers, tls, settings.timeout_s)
         super().__init__(
             listener,
-            application(self.store, access, lambda: _peer_tls(tls, brokers)),
+            application(
+                self.store,
+                access,
+                lambda: _peer_tls(tls, brokers),
+                is_on_loopback=is_loopback(listener.getsockname()[0]),
+            ),
             ready=lambda _: ready(settings.identity.url),
             life=_running(self.store, access),
             tls=tls,
