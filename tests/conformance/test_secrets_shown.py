@@ -84,6 +84,7 @@ def test_the_log_of_the_broker_shows_no_secret(broker: BrokerProcess) -> None:
     [
         ("listener.name.clients.plain.sasl.jaas.config", f'{LOGIN} user_ann="{SECRETS["PLAIN password"]}'),
         ("ssl.key.password", SECRETS["key password"]),
+        ("schema.registry.url", f"http://ann:{SECRETS['PLAIN password']}@localhost:1"),
     ],
 )
 def test_the_message_of_a_failed_start_shows_no_secret(

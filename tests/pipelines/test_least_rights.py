@@ -164,7 +164,7 @@ def mirror(watched: Watched, spark: Any, directory: Path) -> Subject:
 def changes(watched: Watched, spark: Any, directory: Path) -> Subject:
     """Change data capture of an SQLite table into a topic."""
     user, name, target = watched.user(), unique("changes"), unique("target")
-    url = f"sqlite:{directory / name}.db"
+    url = f"sqlite:///{directory / name}.db"
     with Database(url).connect() as connection:
         connection.execute("CREATE TABLE accounts (id INTEGER PRIMARY KEY, name TEXT)")
     file = directory / f"{name}.yml"

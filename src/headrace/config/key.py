@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Any, Final
 
 from headrace.config.effect import HONOURED, Effect, Outcome
 from headrace.kernel.dataclass import dataclass
@@ -28,13 +28,18 @@ LONG_MAX = 2**63 - 1
 DOUBLE_MAX = sys.float_info.max
 
 
+# A user name and password in an address, which messages must not repeat.
+_LOGIN_IN_URL: Final = re.compile(r"://[^/@\s]*@")
+
+
 class ConfigError(Fault):
     """The message names the key, its value and the violated rule: `segment.bytes='3': must be at least 1048576`."""
 
     default_code = ErrorCode.invalid_config
 
     def __init__(self, key: str, value: str | None, rule: str) -> None:
-        super().__init__(f"{key}: {rule}" if value is None else f"{key}='{value}': {rule}")
+        shown = None if value is None else _LOGIN_IN_URL.sub("://…@", value)
+        super().__init__(f"{key}: {rule}" if shown is None else f"{key}='{shown}': {rule}")
         self.key = key
         self.value = value
         self.rule = rule

@@ -76,6 +76,11 @@ SERVERS_AND_PATH = Rule(
     "must be host:port, separated by commas, with at most one /path at the end that does not end in /",
     lambda value: not value or _are_servers(value),
 )
+# DescribeConfigs and logs show addresses, but not values of the type PASSWORD.
+NO_LOGIN_IN_URL = Rule(
+    "must not hold a user name and password: set schema.registry.user.info",
+    lambda value: "@" not in value.partition("://")[2].partition("/")[0],
+)
 NO_EMPTY_NAMES = Rule("must not hold empty names", all)
 CONNECTIONS_OF_ADDRESSES = Rule(
     "must be a list of address:count", lambda value: not value or all(_PER_ADDRESS.match(i) for i in value.split(","))

@@ -30,6 +30,8 @@ _EVERYWHERE: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.stopTimeout": "60s",
+    # What Spark hides in its web UI and logs by default, and the settings that hold logins here.
+    "spark.redaction.regex": "(?i)secret|password|passphrase|access[.]?key|token|jaas|user[.]info",
     # Adaptive execution may merge shuffle tasks depending on the available cores. A batch that is repeated after an
     # executor was lost would then have other tasks, and the exactly-once ledger depends on the tasks.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.config.key import Importance, Key, Synonym, Type, Update
-from headrace.config.rules import between, one_of, one_of_any_case
+from headrace.config.rules import NO_LOGIN_IN_URL, between, one_of, one_of_any_case
 
 _CONFLUENT_STRATEGY = "io.confluent.kafka.serializers.subject"
 SUBJECT_STRATEGIES = {
@@ -100,6 +100,7 @@ KEYS = (
         "",
         "URL of the schema registry that knows the schema ids of topics with `value.schema.validation` or "
         "`key.schema.validation`. Empty: the address of `registry.listen`.",
+        NO_LOGIN_IN_URL,
         importance=Importance.MEDIUM,
         ours=True,
     ),
