@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CERTIFICATE: Final = "client_certificate"
 """Key of the caller's certificate (DER) in the state of a request."""
 _STOP_S: Final = 5
+# As for a login at a broker.
+_HEAD_S: Final = 10.0
+_LARGEST_HEAD: Final = 64 * 1024
 _BACKLOG: Final = 1024
 
 
@@ -52,10 +55,44 @@ def url_of(listener: socket.socket, *, has_tls: bool = False) -> str:
 
 
 class _Protocol(HttpToolsProtocol):
-    """Adds the client's certificate to the state of its requests."""
+    """Adds the client's certificate to the state of its requests, and limits the time and the size of a request's head.
+
+    uvicorn waits for a head without a limit and keeps all of it. A client that has not logged in could hold any number
+    of connections and any amount of memory.
+    """
+
+    _head_deadline: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        if self._head_deadline is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_head()
+        super().data_received(data)
+        if self._head_deadline is not None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _LARGEST_HEAD and not self.transport.is_closing():
+                self.send_400_response(f"the head of the request has more than {_LARGEST_HEAD} bytes")
+
+    def on_headers_complete(self) -> None:
+        self._forget_deadline()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._head_bytes = 0
+        self._head_deadline = self.loop.call_later(_HEAD_S, self.transport.close)
+
+    def _forget_deadline(self) -> None:
+        if self._head_deadline is not None:
+            self._head_deadline.cancel()
+            self._head_deadline = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own type
         super().connection_made(transport)
+        self._await_head()
         encrypted = transport.get_extra_info("ssl_object")
         certificate = None if encrypted is None else encrypted.getpeercert(binary_form=True)
         if certificate is not None:
