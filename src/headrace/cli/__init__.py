@@ -2,7 +2,7 @@
 
 `app`           the program: commands by name, imported when used
 `topics`, `produce`, `consume`, `groups`, `configs`, `quotas`, `transactions`   daily work with a cluster
-`acl`, `acl_roles`   access control lists and roles
+`acl`           access control lists and roles
 `cluster`, `doctor`, `bench`   the state of a cluster, its problems, its speed
 `top`           a cluster in a full-screen terminal view
 `start`, `up`   one broker; a development cluster

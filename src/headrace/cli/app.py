@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "configs": ("headrace.cli.configs", "Read and change configurations of topics, brokers and groups."),
     "cluster": ("headrace.cli.cluster", "Brokers, controller, in-sync replicas, log directories."),
     "transactions": ("headrace.cli.transactions", "List, describe and end transactions."),
-    "acl": ("headrace.cli.acl", "Access control lists: which principal may do what."),
+    "acl": ("headrace.cli.acl.command", "Access control lists: which principal may do what."),
     "quotas": ("headrace.cli.quotas", "Read and change client quotas."),
     "security": ("headrace.cli.security.command", "Certificates, users and settings of a secured cluster."),
     "bench": ("headrace.cli.bench", "Measure a cluster: produce, consume, latency."),

@@ -10,7 +10,6 @@
 `progress`             one line on stderr about the progress of long work
 `user_errors`          expected errors as one sentence
 `broken_pipe`          a closed output pipe (`… | head`) ends a command without an error
-`acl_resources`        resources of ACLs on the command line; `acl_changes` creates and deletes ACLs
 `spelling`             "Did you mean 'orders'?"
 `option_values`        values of options without a validation library
 `keyboard`             single keys while a live view runs

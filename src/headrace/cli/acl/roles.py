@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.support.acl_changes import create, delete
-from headrace.cli.support.acl_resources import parse_principal
+from headrace.cli.acl.changes import create, delete
+from headrace.cli.acl.resources import parse_principal
 from headrace.cli.support.connection import Bootstrap, DryRun, Output, Timeout, Yes, connected
 from headrace.cli.support.output import Format, show
 from headrace.client.acls import list_acls

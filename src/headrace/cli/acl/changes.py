@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.cli.support.acl_resources import grant_command, parse_principal, row
+from headrace.cli.acl.resources import grant_command, parse_principal, row
 from headrace.cli.support.change_report import Row, report, verb
 from headrace.cli.support.connection import Failed, connected, sure
 from headrace.cli.support.output import Format, show

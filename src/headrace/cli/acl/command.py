@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.acl_roles import role_app
-from headrace.cli.facts.pipeline_rights import Side, rights_of_mirror, rights_of_pipeline
-from headrace.cli.support.acl_changes import create, delete, grant
-from headrace.cli.support.acl_resources import (
+from headrace.cli.acl.changes import create, delete, grant
+from headrace.cli.acl.resources import (
     grant_command,
     parse_operation,
     parse_principal,
     parse_resource,
     row,
 )
+from headrace.cli.acl.roles import role_app
+from headrace.cli.facts.pipeline_rights import Side, rights_of_mirror, rights_of_pipeline
 from headrace.cli.support.connection import (
     Bootstrap,
     DryRun,
