@@ -26,6 +26,7 @@ from tests.support.registry import RunningRegistry  # noqa: E402
 
 CHROMIUM: Final = "/usr/bin/chromium"
 TOPICS: Final = {"orders": 6, "payments": 3, "customers": 1, "clicks": 12, "inventory.updates": 4, "orders.dlq": 1}
+COUNTED: Final = 'SELECT+"partition"%2C+count(*)+AS+records+FROM+orders+GROUP+BY+ALL+ORDER+BY+ALL'
 # The handful that the documentation shows: file → (page, theme, width).
 SHOWN: Final = {
     "overview": ("", "light", 1280),
@@ -33,12 +34,16 @@ SHOWN: Final = {
     "groups": ("/group?id=billing", "dark", 1280),
     "pipelines": ("/pipelines", "light", 1280),
     "flow": ("/flow", "dark", 1280),
+    "sql": (f"/sql?q={COUNTED}", "light", 1280),
+    "pipeline": ("/pipeline?name=shop.totals", "dark", 1280),
+    "phone": ("/topics/orders/messages", "light", 390),
 }
 PAGES: Final = (
     "", "/topics", "/new-topic", "/topics/orders", "/topics/orders/configure", "/topics/orders/delete",
     "/topics/orders/messages", "/topics/orders/messages/0/3", "/topics/orders/search?q=Ada", "/topics/orders/produce",
     "/groups", "/group?id=billing", "/group/reset?id=reports&way=earliest", "/pipelines", "/pipeline?name=shop.totals",
-    "/flow", "/schemas", "/subject?name=orders-value", "/register-schema", "/security", "/operations", "/topics/absent",
+    "/flow", "/sql", f"/sql?q={COUNTED}", "/schemas", "/subject?name=orders-value", "/register-schema", "/security",
+    "/operations", "/topics/absent",
 )  # fmt: skip
 
 
@@ -73,6 +78,7 @@ def fill(bootstrap: str, registry: RunningRegistry) -> None:
 
 
 def _report_flows(producer: Producer) -> None:
+    """The last minutes of two flows. Reports of the same batches repeat, so the charts stay the same."""
     now_ms = int(time.time() * 1000)
     for n in range(40):
         for flow, topic, state in (("totals", "orders", "running"), ("refunds", "payments", "failed")):
@@ -101,7 +107,9 @@ def take(browser: Browser, url: str, theme: str, width: int, file: Path) -> None
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--all", type=Path, metavar="DIR")
+    parser.add_argument("--seconds", type=int, default=22, help="of load before the pictures")
     arguments = parser.parse_args()
+    seconds = arguments.seconds
     with broker() as running, sync_playwright() as playwright:
         registry = RunningRegistry(running.bootstrap)
         with console_on(running.bootstrap, registry.url) as url:
@@ -111,12 +119,16 @@ def main() -> None:
             warm = browser.new_page()
             warm.goto(base)
             load = Producer({"bootstrap.servers": running.bootstrap})
-            for second in range(22):  # some samples of throughput and lag
+            for second in range(seconds):  # some samples of throughput and lag
                 for n in range(80 + second % 5 * 30):
                     load.produce("clicks", f'{{"page": {n}}}', str(n))
                 load.flush(5)
                 warm.wait_for_timeout(1000)
             warm.close()
+            load.produce("__pipelines", None, "shop.totals")
+            load.produce("__pipelines", None, "shop.refunds")
+            _report_flows(load)
+            load.flush(5)
             if arguments.all is not None:
                 arguments.all.mkdir(parents=True, exist_ok=True)
                 for number, path in enumerate(PAGES):

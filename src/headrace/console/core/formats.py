@@ -23,6 +23,8 @@ def rate(value: float | None) -> str:
     """Records a second: one digit after the point below ten."""
     if value is None:
         return UNKNOWN
+    if 0 < value < 0.05:
+        return "< 0.1"
     return f"{value:.1f}" if 0 < value < 10 else number(value)
 
 

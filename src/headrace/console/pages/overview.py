@@ -30,7 +30,11 @@ async def overview(visit: Visit) -> View:
     facts = await visit.cluster.facts()
     samples = visit.cluster.samples
     busiest = sorted(
-        ((topic.name, rate) for topic in facts.topics.values() if (rate := samples.rate_of(topic.name))),
+        (
+            (topic.name, rate)
+            for topic in facts.topics.values()
+            if not topic.internal and (rate := samples.rate_of(topic.name))
+        ),
         key=lambda pair: -pair[1],
     )
     lagging = sorted(

@@ -50,11 +50,12 @@ def bars(found: Rows) -> Mapping[str, object] | None:
     largest = max(values)
     if largest <= 0 or min(values) < 0:
         return None
+    names = [str(row[0])[:40] for row in found.rows]
     return {
-        "label": found.columns[numbers[0]], "by": found.columns[0],
+        "label": found.columns[numbers[0]], "by": found.columns[0], "left": 16 + round(7.6 * max(map(len, names))),
         "rows": [
-            {"name": str(row[0])[:40], "value": row[numbers[0]], "width": round(560 * value / largest, 1)}
-            for row, value in zip(found.rows, values, strict=True)
+            {"name": name, "value": row[numbers[0]], "width": round(480 * value / largest, 1)}
+            for name, row, value in zip(names, found.rows, values, strict=True)
         ],
     }  # fmt: skip
 

@@ -164,6 +164,6 @@
   document.addEventListener("htmx:load", (event) => improve(event.detail.elt));
   document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); choosing(); goOn(); });
   document.addEventListener("click", (event) => {
-    for (const open of $$("details.switch[open]")) if (!open.contains(event.target)) open.open = false;
+    for (const open of $$("details.switch[open], details.menu[open]")) if (!open.contains(event.target)) open.open = false;
   });
 })();
