@@ -25,6 +25,7 @@ WITHOUT_A_RESULT = {
     "console start",
     "top",
     "http start",
+    "connect serve",
     "schemas export",
     "datagen show",
     "kafka",

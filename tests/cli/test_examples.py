@@ -18,10 +18,10 @@ from tests.support.logs import NOW_MS, a_batch, append, open_at, open_dirs
 
 # Run elsewhere: a cluster in test_up.py, `top` in test_top.py, a registry in test_schemas.py, what needs Spark in
 # tests/pipelines/test_help_examples.py and tests/tables, what needs ZooKeeper in tests/cluster/test_standalone.py, and
-# what needs a data directory or an application in test_test_kit.py.
+# what needs a data directory or an application in test_test_kit.py; `connect` in docs/how-to/kafka-connect.md.
 ELSEWHERE = (
     "tables run", "up", "pipeline", "mirror", "demo", "registry", "schemas", "console", "http", "top", "snapshot",
-    "chaos",
+    "chaos", "connect",
 )  # fmt: skip
 EXAMPLES = [
     (name, example)

@@ -122,7 +122,7 @@ ON_SPARK = {
     "pipeline rename", "pipeline forget",
     # These read a pipeline's files first, run until they are stopped, or need a terminal.
     "acl for-pipeline", "tables show", "tables run", "registry start", "console start", "http start",
-    "top",
+    "top", "connect serve",
 }  # fmt: skip
 CREATES = {"topics create"}
 

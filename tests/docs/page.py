@@ -35,9 +35,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 STAYS: Final = "Leave this running"
 # A number between 5000 and 9000 has as many digits as the ports of the pages.
 _NEAR: Final = range(5000, 8990)
-# Ports of the pages: three brokers, ZooKeeper, metrics, a schema registry, the HTTP API, the listener between
-# brokers.
-_PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081, 8082, 19092)
+# Ports of the pages: three brokers, ZooKeeper, metrics, a schema registry, the HTTP API, Kafka Connect, the listener
+# between brokers.
+_PORTS: Final = (9092, 9093, 9094, 2181, 9404, 8081, 8082, 8083, 19092)
 _FENCE: Final = re.compile(
     r"^(?:<!-- not run: (?P<reason>.+?) -->\n)?```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n"
     r"(?P<text>.*?)^```$",

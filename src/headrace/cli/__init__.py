@@ -13,6 +13,7 @@
 `context`       named clusters
 `log`           the files of a log directory
 `pipeline`, `mirror`   pipelines on Spark
+`connect`              Kafka Connect: configurations, REST interface
 `lake`          topics as tables, SQL over topics and tables
 `kafka`         Kafka's own tools, which are in `kafka_tools`
 `records`       positions, reading, filters, text and files of records

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "context": ("headrace.cli.context", "Named clusters to switch between."),
     "log": ("headrace.cli.log.command", "Look into log directories, check them, repair them."),
     "pipeline": ("headrace.cli.pipeline.command", "Data pipelines on Spark."),
+    "connect": ("headrace.cli.connect", "Kafka Connect's configurations and REST interface."),
     "tables": ("headrace.cli.lake.tables", "Topics as tables."),
     "sql": ("headrace.cli.lake.sql", "SQL over topics."),
     "mirror": ("headrace.cli.mirror", "Copy topics from one cluster to another."),

@@ -6,4 +6,11 @@
 `file_configs`     FileStreamSource, FileStreamSink
 `jdbc_configs`     JDBC source and sink
 `debezium_configs` Debezium's connector for PostgreSQL
+`connector_store`  the connectors of a worker on disk
+`connector_task`   one connector file in a thread of its own
+`connector_offsets` offsets of a stopped connector: read, altered, reset
+`worker`           many connectors in one process: start, pause, stop, restart, delete
+`validation`       PUT …/config/validate
+`routes`           the requests of Kafka Connect's REST interface
+`service`          the HTTP service: routes behind login and rights
 """

@@ -35,6 +35,8 @@ class ConnectConfig:
     missing: list[str] = field(default_factory=list)
     # What a person should know about the translation.
     notes: list[str] = field(default_factory=list)
+    # A worker keeps passwords in files that only its user can read.
+    keeps_secrets: bool = False
     _taken: set[str] = field(default_factory=set)
 
     def take(self, key: str, default: str | None = None) -> str | None:
@@ -65,7 +67,7 @@ class ConnectConfig:
     def secret(self, key: str, variable: str) -> str | None:
         """A password stays out of the connector file: it becomes an environment variable."""
         value = self.take(key)
-        if value is None or value.startswith("$"):
+        if value is None or value.startswith("$") or self.keeps_secrets:
             return value
         name = re.sub(r"\W", "_", f"{self.name}_{variable}").upper()
         self.notes.append(f"set the environment variable {name} to the value of {key}")
