@@ -39,6 +39,11 @@ class Delivery(Generic[T]):
     def value(self) -> T | None:
         return self.record.value
 
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery of the record, 2 after it was released or its member had died."""
+        return self._message.delivery_count() or 1
+
     def ack(self) -> None:
         """The record is done."""
         self._acknowledge(AcknowledgeType.ACCEPT)

@@ -68,6 +68,9 @@ class Sender:
         except KafkaException as fault:
             raise NotSent(fault.args[0].str()) from None
         self._paced = paced
+        self._began: float | None = None
+        # Of the last chunk, when a limit was reached in its middle. The next run goes on with it.
+        self._left: list[Generated] = []
         self.sent = Sent()
         self._fault: str | None = None
 
@@ -80,11 +83,14 @@ class Sender:
         look: Callable[[Sent], None] = lambda sent: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Sent:
-        """`seconds` limits the time of the plan, `count` the number of records. Raises NotSent."""
-        began = time.monotonic()
+        """`seconds` limits the time of the plan, `count` the number of records since the first run. A second run
+        goes on where the first one ended. Raises NotSent."""
+        if self._began is None:
+            self._began = time.monotonic()
+        began = self._began
         try:
             while not stop():
-                chunk = generator.chunk()
+                chunk, self._left = self._left or generator.chunk(), []
                 ended = self._send(chunk, began, seconds, count, stop)
                 self.sent.seconds = time.monotonic() - began
                 look(self.sent)
@@ -106,12 +112,14 @@ class Sender:
     ) -> bool:
         """True if a limit is reached."""
         produce, sent, total = self._producer.produce, self.sent, self.sent.total
-        for record in chunk:
+        for at, record in enumerate(chunk):
             if (count is not None and total >= count) or (seconds is not None and record.at_s > seconds):
+                self._left = chunk[at:]
                 return True
             if self._paced:
                 while (early := began + record.at_s - time.monotonic()) > 0:
                     if stop():
+                        self._left = chunk[at:]
                         return True
                     self._producer.poll(min(early, _WAIT_S))
                 sent.behind_s = -early

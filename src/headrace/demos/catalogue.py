@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from headrace.datagen.plan import Plan, load
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from headrace.demos.topics import Contents, Result
+    from headrace.demos.picture import Chart, Picture
+    from headrace.demos.stage import Stage
+    from headrace.demos.topics import Contents, Result, TopicSettings
 
 _HERE: Final = Path(__file__).parent
 
@@ -22,16 +24,23 @@ class Check(Protocol):
 
     TITLE: str
     """One line: what the demo shows."""
-    OUTPUTS: dict[str, dict[str, str]]
-    """The topics that the pipeline writes, with their configurations."""
+    OUTPUTS: Mapping[str, TopicSettings]
+    """The topics that the demo writes."""
 
     def expected(self, inputs: Contents) -> Result:
-        """The result, computed from the input topics without Spark."""
+        """The result, computed from the input topics in plain Python."""
 
     def found(self, outputs: Contents) -> Result:
-        """The result that the pipeline wrote."""
+        """The result that the pipeline or the services wrote."""
 
-    def picture(self, found: Result, rows: int) -> RenderableType: ...
+    def picture(self, found: Result, rows: int) -> Picture: ...
+
+
+class Story(Protocol):
+    """What `story.py` of a demo has to offer, if more happens than records that arrive."""
+
+    def run(self, stage: Stage) -> None:
+        """Sends records, starts services, kills them. Returns when everything has happened."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,49 @@ class Demo:
         return load(self.directory / "data.yml")
 
     @property
+    def uses_spark(self) -> bool:
+        return (self.directory / "spark-pipeline.yml").is_file()
+
+    @property
     def check(self) -> Check:
-        return cast("Check", importlib.import_module(f"headrace.demos.{self.name}.check"))
+        return cast("Check", self._module("check"))
+
+    @property
+    def story(self) -> Story | None:
+        return cast("Story", self._module("story")) if (self.directory / "story.py").is_file() else None
+
+    @property
+    def trend(self) -> Callable[[Result], Chart] | None:
+        """A chart whose history the run keeps, from its latest values."""
+        return getattr(self.check, "trend", None)
+
+    @property
+    def inputs(self) -> Mapping[str, TopicSettings]:
+        """Topics that no generator fills and the check reads."""
+        return getattr(self.check, "INPUTS", {})
+
+    @property
+    def brokers(self) -> int:
+        """Number of brokers that the demo needs to show what it is about."""
+        return int(getattr(self.check, "BROKERS", 1))
+
+    def _module(self, name: str) -> ModuleType:
+        """From the directory itself, so that a copy runs its own code."""
+        file = self.directory / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"headrace_demo_{self.name}_{name}", file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
 
 
 def demos() -> dict[str, Demo]:
     """The demos that consist of a directory. The word count has its own program."""
     return {path.parent.name: Demo(path.parent.name, path.parent) for path in sorted(_HERE.glob("*/data.yml"))}
+
+
+def copied(directory: Path) -> Demo | None:
+    """A demo in a directory of its own, usually a copy."""
+    if not (directory / "check.py").is_file() or not (directory / "data.yml").is_file():
+        return None
+    return Demo(directory.resolve().name, directory.resolve())

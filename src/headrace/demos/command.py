@@ -7,12 +7,27 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from headrace.cli.support.connection import Failed, Output
 from headrace.cli.support.output import Format, show
 from headrace.cli.support.spelling import nearest
 
-app = typer.Typer(no_args_is_help=True, help="Running examples: the case studies and use cases.")
+
+class DemoNames(TyperGroup):
+    """`headrace demo taxi` is short for `headrace demo run taxi`."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]):  # type: ignore[no-untyped-def,override]
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=DemoNames,
+    no_args_is_help=True,
+    help="Running examples: the case studies and use cases. `headrace demo NAME` runs one.",
+)
 
 Data = Annotated[Path | None, typer.Option(help="Where broker and pipeline keep their files.")]
 Cluster = Annotated[str | None, typer.Option("--bootstrap", help="Use this cluster instead of starting a broker.")]
@@ -36,30 +51,41 @@ def wordcount(data: Data = None, bootstrap: Cluster = None) -> None:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(metavar="DEMO", help="`headrace demo ls` lists the names.")],
+    name: Annotated[
+        str, typer.Argument(metavar="DEMO", help="A name of `headrace demo ls`, or the directory of a copy.")
+    ],
     data: Data = None,
     bootstrap: Cluster = None,
     for_: Annotated[str | None, typer.Option("--for", help="Stop after this time, for instance 2m.")] = None,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=9, help="Number of brokers; more than one needs Java.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65000, help="Port of the first broker.")] = None,
 ) -> None:
-    """Run a demo: a broker, generated records, a Spark pipeline, a live picture. Ctrl-C stops it.
+    """Run a demo: brokers, generated records, a Spark pipeline or services, a live picture. Ctrl-C stops it.
 
-    Without a terminal it ends by itself and compares Spark's result with a computation without Spark.
+    `headrace demo NAME` is short for it. Without a terminal the demo ends by itself and compares its result with a
+    computation in plain Python.
 
-    $ headrace demo run social --for 30s
+    $ headrace demo queue --for 30s
     """
     from headrace.datagen.errors import BadPlan
     from headrace.datagen.plan import seconds
-    from headrace.demos.catalogue import demos
-    from headrace.demos.run import run_demo
+    from headrace.demos.catalogue import copied, demos
+    from headrace.demos.program import Wishes, run_demo
 
     known = demos()
-    if name not in known:
-        raise Failed(f"no demo {name!r}.{nearest(name, known)} `headrace demo ls` lists the demos.")
+    chosen = known.get(name) or copied(Path(name))
+    if chosen is None:
+        names = [*known, "wordcount"]
+        raise Failed(f"no demo {name!r}.{nearest(name, names)} `headrace demo ls` lists the demos.")
     try:
         limit = None if for_ is None else seconds(for_, "--for")
     except BadPlan as fault:
         raise typer.BadParameter(str(fault)) from None
-    sys.exit(run_demo(known[name], data=data, bootstrap=bootstrap, seconds=limit))
+    if bootstrap is not None and (brokers is not None or port is not None):
+        raise typer.BadParameter("--bootstrap uses a running cluster: leave out --brokers and --port")
+    sys.exit(run_demo(chosen, Wishes(data, bootstrap, limit, brokers, port)))
 
 
 @app.command(name="ls")
@@ -70,8 +96,18 @@ def list_demos(output: Output = Format.TABLE) -> None:
     """
     from headrace.demos.catalogue import demos
 
-    rows = [{"demo": "wordcount", "shows": "Words of a text, counted as they arrive.", "directory": "—"}]
-    rows += [
-        {"demo": each.name, "shows": each.check.TITLE, "directory": str(each.directory)} for each in demos().values()
+    rows = [
+        {"demo": "wordcount", "shows": "Words of a text, counted as they arrive.", "spark": "yes", "directory": "—"}
     ]
+    rows += [
+        {
+            "demo": each.name,
+            "shows": each.check.TITLE,
+            "spark": "yes" if each.uses_spark else "no",
+            "directory": str(each.directory),
+        }
+        for each in demos().values()
+    ]
+    if output is Format.TABLE:
+        rows = [{name: value for name, value in row.items() if name != "directory"} for row in rows]
     show(rows, output)

@@ -1,19 +1,16 @@
-"""Runs one demo: a broker, the generator, the pipeline on Spark, a live picture, and a check without Spark.
+"""Runs one demo: brokers, records or a story, a pipeline or services, a live picture, and a check in plain Python.
 
-On a terminal a demo runs until Ctrl-C. Without a terminal it ends by itself: exit code 0 if Spark's result equals the
+On a terminal a demo runs until Ctrl-C. Without a terminal it ends by itself: exit code 0 if its result equals the
 separate computation, 1 if not.
 """
 
 from __future__ import annotations
 
-import shutil
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,13 +20,17 @@ from rich.text import Text
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.datagen.generator import Generator
-from headrace.datagen.sending import NotSent, Sender, create_topics
+from headrace.datagen.sending import create_topics
 from headrace.demos.catalogue import Demo
-from headrace.demos.processes import embedded_broker, web_console
-from headrace.demos.topics import Contents
-from headrace.kernel.errors import Fault
+from headrace.demos.demo_topic import DemoTopic
+from headrace.demos.errors import DemoFailed
+from headrace.demos.history import History
+from headrace.demos.picture import Cell, Picture
+from headrace.demos.picture_text import rendered
+from headrace.demos.processes import Brokers
+from headrace.demos.stage import Stage, Stopped
+from headrace.demos.topics import Contents, Result, TopicSettings
 from headrace.kernel.plurals import counted
-from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
 
 if TYPE_CHECKING:
@@ -40,48 +41,118 @@ if TYPE_CHECKING:
 RECORDS: Final = 4000
 """So many records are generated without a terminal."""
 _LOOK_EVERY_S: Final = 0.25
+_END_S: Final = 60.0
+_MOST_REPLICAS: Final = 3
 
 
 @dataclass
 class DemoRun:
     demo: Demo
     bootstrap: str
-    storage: Path
+    data: Path
     console: Console
     spark: SparkSession | None = None
     patience_s: float = 180.0
+    records: int = RECORDS
+    brokers: Brokers | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    """More settings of the pipeline."""
 
     def prepare(self) -> None:
-        self.plan, self.check = self.demo.plan, self.demo.check
-        self._settings = {"bootstrap.servers": self.bootstrap}
-        create_topics(self.plan, self._settings)
+        """Creates the topics. Raises NotSent or a Fault if the brokers refuse them."""
+        self.plan, self.check, self.story = self.demo.plan, self.demo.check, self.demo.story
         self.client = BlockingClient(self.bootstrap, client_id=f"headrace-demo-{self.demo.name}")
-        for topic, configs in self.check.OUTPUTS.items():
-            self.client.create_topic(topic, 1, replication_factor=1, configs=configs)
-        self.inputs = Contents(self.client, [topic.name for topic in self.plan.topics])
+        replicas = min(_MOST_REPLICAS, self.client.broker_count())
+        more, generated = self.demo.inputs, [topic.name for topic in self.plan.topics]
+        if getattr(self.check, "GENERATES_ELSEWHERE", False):
+            generated = []
+        else:
+            create_topics(self.plan, {"bootstrap.servers": self.bootstrap}, replication=replicas)
+        for topic, wanted in {**more, **self.check.OUTPUTS}.items():
+            self._create(topic, wanted, replicas)
+        self.inputs = Contents(self.client, [*generated, *more])
         self.outputs = Contents(self.client, self.check.OUTPUTS)
-        self.generator = Generator(self.plan, start_ms=self.plan.start_ms or int(time.time() * 1000))
-        self.sender = Sender(self._settings)
+        self.published = DemoTopic(self.client, self.demo.name, self.check.TITLE)
+        self.history = History(self.demo.trend)
+        self._faults: list[BaseException] = []
+        self._ended = threading.Event()
+
+    def _create(self, topic: str, wanted: TopicSettings, replicas: int) -> None:
+        self.client.create_topic(topic, wanted.partitions, replication_factor=replicas, configs=wanted.configs)
+
+    def close(self) -> None:
+        self.client.close()
+
+    # --- what runs beside the picture ---
 
     @contextmanager
-    def pipeline(self) -> Iterator[PipelineRun]:
-        """The pipeline runs in this process until the block ends. Raises its fault at the end of the block."""
-        from headrace.pipelines.flows.runner import PipelineRun
-        from headrace.pipelines.session import spark_session
+    def _running(self, *, is_paced: bool, seconds: float | None) -> Iterator[PipelineRun | None]:
+        """The pipeline, if there is one, and the story, until the block ends."""
+        generator = Generator(self.plan, start_ms=self.plan.start_ms or int(time.time() * 1000))
+        self.stage = Stage(
+            self.bootstrap, self.demo.directory, self.data, generator, self.records, self._say,
+            is_paced=is_paced, brokers=self.brokers, spark=self._session,
+        )  # fmt: skip
+        play = (lambda: self._send(is_paced, seconds)) if self.story is None else self._play
+        thread = self._thread(play, f"story {self.demo.name}", then=self._ended.set)
+        try:
+            with self._pipeline() if self.demo.uses_spark else nullcontext(None) as run:
+                thread.start()
+                yield run
+        finally:
+            self.stage.stopping.set()
+            if thread.is_alive():
+                thread.join(_END_S)
+            self.stage.kill_services()
 
-        spec = load_spec(self.demo.directory).with_settings({BOOTSTRAP: self.bootstrap}, storage=str(self.storage))
-        spark = self.spark or spark_session(self.demo.name)
-        run = PipelineRun(spec, spark, report=lambda text: self.console.print(text, style="yellow"))
-        self.faults: list[BaseException] = []
-
-        def supervise() -> None:
+    def _thread(self, work: Callable[[], None], name: str, then: Callable[[], None] = lambda: None) -> threading.Thread:
+        def guarded() -> None:
             try:
-                run.supervise()
+                work()
+            except Stopped:
+                pass
             except BaseException as error:
                 # Boundary of the thread: `_raise_fault` raises the error in the main thread.
-                self.faults.append(error)
+                self._faults.append(error)
+            finally:
+                then()
 
-        thread = threading.Thread(target=supervise, name=f"pipeline {self.demo.name}", daemon=True)
+        return threading.Thread(target=guarded, name=name, daemon=True)
+
+    def _play(self) -> None:
+        assert self.story is not None
+        self.story.run(self.stage)
+        self.stage.end_services()
+
+    def _send(self, is_paced: bool, seconds: float | None) -> None:
+        """The story of a demo without `story.py`: records arrive."""
+        count = None if is_paced else self.records
+        stage = self.stage
+        stage.sender.run(
+            stage.generator, seconds=seconds if is_paced else None, count=count, stop=stage.stopping.is_set
+        )
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"· {text}", highlight=False)
+
+    def _session(self) -> SparkSession:
+        from headrace.pipelines.session import spark_session
+
+        if self.spark is None:
+            self.spark = self._own_spark = spark_session(self.demo.name)
+        return self.spark
+
+    @contextmanager
+    def _pipeline(self) -> Iterator[PipelineRun]:
+        """The pipeline runs in this process until the block ends."""
+        from headrace.pipelines.flows.runner import PipelineRun
+
+        settings = {BOOTSTRAP: self.bootstrap, "headrace.demo.data": str(self.data), **self.settings}
+        spec = load_spec(self.demo.directory).with_settings(settings, storage=str(self.data / "pipeline"))
+        run = PipelineRun(
+            spec, self._session(), report=lambda text: self.console.print(text, style="yellow")
+        )  # fmt: skip
+        thread = self._thread(run.supervise, f"pipeline {self.demo.name}")
         try:
             run.start()
             thread.start()
@@ -89,114 +160,106 @@ class DemoRun:
         finally:
             run.stop()
             if thread.is_alive():
-                thread.join(60)
-            if self.spark is None:
-                spark.stop()
+                thread.join(_END_S)
+
+    def stop_spark(self) -> None:
+        """Stops the session that this run has started."""
+        if (own := getattr(self, "_own_spark", None)) is not None:
+            own.stop()
 
     def _raise_fault(self) -> None:
-        if self.faults:
-            raise self.faults[0]
+        if self._faults:
+            raise self._faults[0]
 
-    def run_once(self, records: int = RECORDS) -> bool:
-        """Sends records as fast as possible, waits for the pipeline, and compares its result."""
-        self.sender = Sender(self._settings, paced=False)
-        sent = self.sender.run(self.generator, count=records)
-        self.inputs.read_new()
-        expected = self.check.expected(self.inputs)
-        self.console.print(f"{counted(sent.total, 'record')} sent to {', '.join(sorted(sent.records))}")
-        with self.pipeline():
+    # --- with and without a terminal ---
+
+    def run_once(self) -> bool:
+        """Runs as fast as possible and compares the result."""
+        expected: Result | None = None
+        with self._running(is_paced=False, seconds=None) as run:
             deadline = time.monotonic() + self.patience_s
             while True:
                 self._raise_fault()
+                has_ended = self._ended.is_set()
                 self.outputs.read_new()
                 found = self.check.found(self.outputs)
-                if found == expected or time.monotonic() > deadline:
+                if has_ended and expected is None:
+                    self.inputs.read_new()
+                    expected = self.check.expected(self.inputs)
+                if (expected is not None and found == expected) or time.monotonic() > deadline:
                     break
+                facts = self._facts(run)
+                self.published.publish("running", facts, self._picture(found, facts, 10))
                 time.sleep(_LOOK_EVERY_S)
-        self.console.print(self.check.picture(found, 10))
+        if expected is None:
+            raise DemoFailed(f"the demo did not end within {self.patience_s:g} s; its logs are in {self.data}")
+        facts = self._facts(None)
+        shown = self._picture(found, facts, 10)
+        self.published.publish("equal" if found == expected else "different", facts, shown)
+        self.console.print(rendered(shown))
+        return self._report(found, expected)
+
+    def _report(self, found: Result, expected: Result) -> bool:
+        by = "Spark's" if self.demo.uses_spark else "the services'"
         if found == expected:
-            self.console.print(f"Spark's {counted(len(found), 'result')} equal a computation without Spark.")
+            than = "without Spark" if self.demo.uses_spark else "in plain Python"
+            self.console.print(f"{by} {counted(len(found), 'result')} equal a computation {than}.", highlight=False)
             return True
         wrong = {key: (found.get(key), value) for key, value in expected.items() if found.get(key) != value}
         extra = [key for key in found if key not in expected]
         self.console.print(
-            f"the results differ (Spark's, expected): {dict(list(wrong.items())[:5])} {extra[:5]}", style="red"
+            f"the results differ ({by}, expected): {dict(list(wrong.items())[:5])} {extra[:5]}", style="red"
         )
         return False
 
-    def show_until_stopped(self, seconds: float | None) -> None:
-        """Sends at the planned rate and shows the result as it changes."""
-        stopped = threading.Event()
-        sending = threading.Thread(
-            target=self._send, args=(seconds, stopped), name=f"generator {self.demo.name}", daemon=True
-        )
+    def show_until_stopped(self, seconds: float | None) -> bool:
+        """Runs at the planned pace and shows the result as it changes. False if a story ended with other results than
+        expected."""
         ends_at = None if seconds is None else time.monotonic() + seconds
-        with self.pipeline() as run, Live(console=self.console, refresh_per_second=4) as live:
-            sending.start()
+        state, expected, found = "running", None, dict[str, object]()
+        is_story = self.story is not None
+        with (
+            self._running(is_paced=True, seconds=seconds) as run,
+            Live(console=self.console, refresh_per_second=4) as live,
+        ):
             try:
                 while ends_at is None or time.monotonic() < ends_at:
                     self._raise_fault()
+                    has_ended = self._ended.is_set() and is_story
                     self.outputs.read_new()
-                    live.update(self._screen(run))
+                    found = self.check.found(self.outputs)
+                    if has_ended:
+                        self.inputs.read_new()
+                        expected = self.check.expected(self.inputs)
+                        state = "equal" if found == expected else "different"
+                    facts = self._facts(run)
+                    shown = self._picture(found, facts, max(5, min(20, self.console.height - 14)))
+                    self.published.publish(state, facts, shown)
+                    live.update(Group(self._headline(facts, state), rendered(shown)))
                     time.sleep(_LOOK_EVERY_S)
             except KeyboardInterrupt:
                 pass
-            finally:
-                stopped.set()
-                sending.join(30)
+        facts = self._facts(None)
+        self.published.publish("stopped", facts, self._picture(found, facts, 20))
+        return state != "different"
 
-    def _send(self, seconds: float | None, stopped: threading.Event) -> None:
-        try:
-            self.sender.run(self.generator, seconds=seconds, stop=stopped.is_set)
-        except NotSent as fault:
-            self.faults.append(PipelineError(str(fault)))
+    def _picture(self, found: Result, facts: Mapping[str, Cell], rows: int) -> Picture:
+        lag = facts.get("lag")
+        self.history.note(found, lag if isinstance(lag, int) else None)
+        return self.history.added_to(self.check.picture(found, rows))
 
-    def _screen(self, run: PipelineRun) -> Group:
-        sent = self.sender.sent
-        lags = [flow.progress.lag for flow in run.flows]
-        lag = "–" if any(each is None for each in lags) else f"{sum(each or 0 for each in lags):,}"
-        facts = Text.from_markup(
-            f"[b]{self.demo.name}[/b]  broker [b]{self.bootstrap}[/b]  sent [b]{sent.total:,}[/b]  lag [b]{lag}[/b]  "
-            f"Ctrl-C stops"
-        )
-        rows = max(5, min(20, self.console.height - 8))
-        return Group(facts, self.check.picture(self.check.found(self.outputs), rows))
+    def _facts(self, run: PipelineRun | None) -> dict[str, Cell]:
+        facts: dict[str, Cell] = {"sent": self.stage.sender.sent.total}
+        if run is not None:
+            lags = [flow.progress.lag for flow in run.flows]
+            facts["lag"] = None if any(each is None for each in lags) else sum(each or 0 for each in lags)
+        return facts
 
-
-def run_demo(demo: Demo, *, data: Path | None, bootstrap: str | None, seconds: float | None) -> int:
-    """Returns the exit code. With `bootstrap` it uses a running cluster instead of starting a broker."""
-    console = Console(soft_wrap=True)
-    on_terminal = sys.stdout.isatty()
-    temporary = None
-    if data is None:
-        temporary = None if on_terminal else Path(tempfile.mkdtemp(prefix=f"headrace-demo-{demo.name}-"))
-        data = temporary or Path("data") / "demos" / demo.name
-    try:
-        if bootstrap is not None:
-            return _run(DemoRun(demo, bootstrap, data.resolve() / "pipeline", console), on_terminal, seconds)
-        console.print("Starting a broker …")
-        with embedded_broker(data.resolve() / "broker") as address:
-            console.print(f"The broker serves {address}. Starting Spark …")
-            with web_console(address, data.resolve() / "console.log") as url:
-                if url is not None:
-                    console.print(f"The web console shows topics, groups and the pipeline: {url}")
-                return _run(DemoRun(demo, address, data.resolve() / "pipeline", console), on_terminal, seconds)
-    except (PipelineError, Fault, NotSent) as error:
-        console.print(f"headrace: {error}", style="red")
-        return 1
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _run(run: DemoRun, on_terminal: bool, seconds: float | None) -> int:
-    run.prepare()
-    try:
-        if on_terminal:
-            run.show_until_stopped(seconds)
-            return 0
-        return 0 if run.run_once() else 1
-    finally:
-        run.client.close()
+    def _headline(self, facts: dict[str, Cell], state: str) -> Text:
+        told = "  ".join(f"{name} [b]{'–' if value is None else f'{value:,}'}[/b]" for name, value in facts.items())
+        states = {
+            "equal": "[green]the results equal a computation in plain Python[/green]",
+            "different": "[red]the results differ from a computation in plain Python[/red]",
+        }
+        after = f"  {states[state]}" if state in states else ""
+        return Text.from_markup(f"[b]{self.demo.name}[/b]  broker [b]{self.bootstrap}[/b]  {told}{after}  Ctrl-C stops")

@@ -1,18 +1,42 @@
-"""Reads whole topics, again and again: each call adds the new records."""
+"""The topics of a demo: their settings, and their records, read again and again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.records.builder import Record
 
-# The result of a demo: what `check.py` computes and what the pipeline wrote, by any key.
+# The result of a demo: what `check.py` computes and what the demo wrote, by any key.
 Result: TypeAlias = dict[str, Any]
 _SETTINGS = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=30, max_wait_ms=50)
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class TopicSettings:
+    partitions: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+def compacted(partitions: int = 1) -> TopicSettings:
+    """Keeps the last record of every key: a table."""
+    return TopicSettings(partitions, {"cleanup.policy": "compact"})
+
+
+def kept(days: float, partitions: int = 1, *, compact: bool = False) -> TopicSettings:
+    """Keeps records for some days: a stream. With `compact` only the last record of every key."""
+    policy = {"cleanup.policy": "compact,delete"} if compact else {}
+    return TopicSettings(partitions, {**policy, "retention.ms": str(int(days * _DAY_MS))})
+
+
+def kept_for_ever(partitions: int = 1) -> TopicSettings:
+    """Keeps every record: the topic is the source of truth."""
+    return TopicSettings(partitions, {"retention.ms": "-1"})
 
 
 class Contents:
@@ -21,39 +45,49 @@ class Contents:
     def __init__(self, client: BlockingClient, topics: Iterable[str]) -> None:
         self._client = client
         self.records: dict[str, list[Record]] = {topic: [] for topic in topics}
+        self._rows: dict[str, list[dict[str, Any]]] = {topic: [] for topic in self.records}
+        self._latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in self.records}
         known = client.topics(list(self.records))
         self._partitions = [(topic, index) for topic in self.records for index in known[topic].partitions]
-        self._at = client.list_offsets(dict.fromkeys(self._partitions, EARLIEST))
+        self._at = client.list_offsets(dict.fromkeys(self._partitions, EARLIEST)) if self._partitions else {}
 
     def read_new(self) -> int:
         """Reads up to the present end. Returns the number of new records."""
+        if not self._partitions:
+            return 0
         ends = self._client.list_offsets(dict.fromkeys(self._partitions, LATEST), isolation=READ_COMMITTED)
         new = 0
         for partition in self._partitions:
             if ends[partition] > self._at[partition]:
                 found = list(fetched_records(self._client, partition, self._at[partition], ends[partition], _SETTINGS))
-                self.records[partition[0]] += found
+                self._take(partition[0], found)
                 self._at[partition] = ends[partition]
                 new += len(found)
         return new
 
+    def _take(self, topic: str, found: list[Record]) -> None:
+        self.records[topic] += found
+        latest = self._latest[topic]
+        for record in found:
+            key, value = (record.key or b"").decode(errors="replace"), json_object(record.value)
+            if value is not None:
+                self._rows[topic].append(value)
+                latest[key] = value
+            elif record.value is None:
+                latest.pop(key, None)
+
     def rows(self, topic: str) -> Iterator[dict[str, Any]]:
         """The values of a topic that are JSON objects. Malformed values are left out, as the pipelines do."""
-        for record in self.records[topic]:
-            try:
-                value = json.loads(record.value or b"null")
-            except ValueError:
-                continue
-            if isinstance(value, dict):
-                yield value
+        return iter(self._rows[topic])
 
     def latest(self, topic: str) -> dict[str, dict[str, Any]]:
         """The last value of every key, as a compacted topic keeps it."""
-        found: dict[str, dict[str, Any]] = {}
-        for record in self.records[topic]:
-            key = (record.key or b"").decode()
-            if record.value is None:
-                found.pop(key, None)
-            else:
-                found[key] = json.loads(record.value)
-        return found
+        return self._latest[topic]
+
+
+def json_object(value: bytes | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value or b"null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

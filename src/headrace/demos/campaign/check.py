@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Chart, Figures, Picture, Table
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Two campaigns compared: clicks, conversions and uplift."
-OUTPUTS = {
-    "campaign-events": {"retention.ms": "604800000"},
-    "campaign-figures": {"cleanup.policy": "compact"},
-}
+OUTPUTS = {"campaign-events": kept(7), "campaign-figures": compacted()}
 _WITHIN_MS: Final = 30 * 60 * 1000
 _Z95: Final = 1.96
 
@@ -59,22 +51,30 @@ def uplift(a: Result, b: Result) -> tuple[float, float, float]:
     return difference, difference - error, difference + error
 
 
-def picture(found: Result, rows: int) -> RenderableType:
-    table = Table(title="campaigns", title_justify="left")
-    for name in ("campaign", "impressions", "clicks", "rate", "conversions", "revenue"):
-        table.add_column(name, justify="left" if name == "campaign" else "right")
-    table.add_column("")
+def picture(found: Result, rows: int) -> Picture:
     figures: Result = {name: found[name] for name in sorted(found)}
-    best = max((each["clicks"] / max(each["impressions"], 1) for each in figures.values()), default=1) or 1
-    for name, each in figures.items():
-        rate = each["clicks"] / max(each["impressions"], 1)
-        table.add_row(
-            name, f"{each['impressions']:,}", f"{each['clicks']:,}", f"{rate:.1%}", f"{each['conversions']:,}",
-            f"{each['amount']:,.2f}", "█" * max(1, round(24 * rate / best)),
-        )  # fmt: skip
+    lines = [
+        [
+            name, each["impressions"], each["clicks"], round(100 * each["clicks"] / max(each["impressions"], 1), 1),
+            each["conversions"], each["amount"],
+        ]
+        for name, each in figures.items()
+    ]  # fmt: skip
+    columns = ("campaign", "impressions", "clicks", "rate %", "conversions", "revenue")
+    table = Table("campaigns", columns, lines, bar="rate %")
     if set(figures) < {"A", "B"}:
-        return table
+        return panels(table)
     difference, low, high = uplift(figures["A"], figures["B"])
     clear = "the difference is clear" if low > 0 or high < 0 else "no clear difference yet"
-    line = Text(f"B − A: {difference:+.1%} clicks per impression (95 %: {low:+.1%} to {high:+.1%}): {clear}")
-    return Group(table, line)
+    interval = {
+        "uplift of B over A": f"{difference:+.1%} clicks per impression",
+        "95 % interval": f"{low:+.1%} to {high:+.1%}",
+        "so": clear,
+    }
+    return panels(table, Figures("", interval))
+
+
+def trend(found: Result) -> Chart:
+    """Clicks per hundred impressions of both campaigns; the run keeps its history."""
+    shares = {name: 100 * each["clicks"] / max(each["impressions"], 1) for name, each in sorted(found.items())}
+    return Chart("clicks per hundred impressions", "%", {name: [(0.0, share)] for name, share in shares.items()})

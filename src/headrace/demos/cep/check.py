@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Feed, Figures, Picture
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, kept
 
 TITLE = "A pattern over events: a card in two countries at once."
-OUTPUTS = {"card-alerts": {"retention.ms": "604800000"}}
+OUTPUTS = {"card-alerts": kept(7, 3)}
 _WITHIN_MS: Final = 1000
 
 
@@ -37,10 +34,8 @@ def found(outputs: Contents) -> Result:
     }
 
 
-def picture(found: Result, rows: int) -> RenderableType:
-    table = Table(title=f"{len(found):,} alerts", title_justify="left")
-    for name in ("card", "from", "to", "payments"):
-        table.add_column(name)
-    for payments, (card, one, two) in list(found.items())[-rows:]:
-        table.add_row(card, one, two, payments.replace("|", " → "))
-    return table
+def picture(found: Result, rows: int) -> Picture:
+    alerts = list(found.items())[-rows:]
+    lines = [f"{card}: {one} → {two}  ({pair.replace('|', ' → ')})" for pair, (card, one, two) in reversed(alerts)]
+    cards = len({card for card, *_ in found.values()})
+    return panels(Figures("", {"alerts": len(found), "cards": cards}), Feed("latest alerts", lines))

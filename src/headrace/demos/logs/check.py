@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Feed, Picture, Table
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Log lines of services in one format, counted by level."
-OUTPUTS = {"logs": {"retention.ms": "604800000"}, "log-counts": {"cleanup.policy": "compact"}}
+OUTPUTS = {"logs": kept(7, 3), "log-counts": compacted()}
 
 
 def expected(inputs: Contents) -> Result:
@@ -38,13 +34,13 @@ def found(outputs: Contents) -> Result:
     return {**counts, **lines}
 
 
-def picture(found: Result, rows: int) -> RenderableType:
-    table = Table(title="log lines", title_justify="left")
+def picture(found: Result, rows: int) -> Picture:
     levels = ("INFO", "WARN", "ERROR", "UNREADABLE")
-    table.add_column("service")
-    for level in levels:
-        table.add_column(level.lower(), justify="right")
     counts = {key: value for key, value in found.items() if not key.startswith("line|")}
-    for service in sorted({key.split("|")[0] for key in counts}):
-        table.add_row(service, *(f"{counts.get(f'{service}|{level}', 0):,}" for level in levels))
-    return table
+    services = sorted({key.split("|")[0] for key in counts})
+    table = [[service, *(counts.get(f"{service}|{level}", 0) for level in levels)] for service in services]
+    errors = [" ".join(key.split("|", 3)[1:]) for key in found if key.startswith("line|") and "|ERROR|" in key]
+    return panels(
+        Table("log lines", ("service", *(level.lower() for level in levels)), table),
+        Feed("latest errors", errors[-rows:][::-1]),
+    )

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Cell, Chart, Picture, Table
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, kept
 
 TITLE = "Metrics of hosts: collected, downsampled, watched."
-OUTPUTS = {
-    "host-averages": {"cleanup.policy": "compact,delete", "retention.ms": "2592000000"},
-    "host-alerts": {"retention.ms": "604800000"},
-}
+OUTPUTS = {"host-averages": kept(30, 2, compact=True), "host-alerts": kept(7, 2)}
 _WINDOW_MS: Final = 10_000
 _LIMIT: Final = 95
 
@@ -40,7 +34,7 @@ def found(outputs: Contents) -> Result:
     )
 
 
-def picture(found: Result, rows: int) -> RenderableType:
+def picture(found: Result, rows: int) -> Picture:
     series: dict[str, dict[int, float]] = defaultdict(dict)
     alerts: Counter[str] = Counter()
     for key, value in found.items():
@@ -48,12 +42,11 @@ def picture(found: Result, rows: int) -> RenderableType:
         if key.startswith("alert|"):
             alerts[host] += value
         else:
-            series[host][int(rest)] = value[0] / value[2]
-    table = Table(title="load of hosts, ten seconds a mark", title_justify="left")
-    for name in ("host", "now", "alerts", "past"):
-        table.add_column(name, justify="right" if name in ("now", "alerts") else "left")
-    for host in sorted(series, key=lambda name: -series[name][max(series[name])])[:rows]:
-        values = [series[host][start] for start in sorted(series[host])]
-        marks = "".join("▁▂▃▄▅▆▇█"[min(7, int(value / 12.5))] for value in values[-40:])
-        table.add_row(host, f"{values[-1]:.1f} %", f"{alerts[host]:,}", marks)
-    return table
+            series[host][int(rest)] = round(value[0] / value[2], 1)
+    busiest = sorted(series, key=lambda name: -series[name][max(series[name])])[:rows]
+    lines = {host: [(start, series[host][start]) for start in sorted(series[host])] for host in busiest}
+    table: list[list[Cell]] = [[host, lines[host][-1][1], alerts[host]] for host in busiest]
+    return panels(
+        Table("busiest hosts", ("host", "load %", "alerts"), table, bar="load %"),
+        Chart("load, ten seconds a mark", "%", dict(list(lines.items())[:6])),
+    )

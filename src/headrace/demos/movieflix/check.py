@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.columns import Columns
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Picture, Table
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Resume a film, live user profiles, the next film to watch."
 OUTPUTS = {
-    "watch-positions": {"cleanup.policy": "compact"},
-    "user-profiles": {"cleanup.policy": "compact"},
-    "watched-together": {"retention.ms": "604800000"},
-    "recommendations": {"cleanup.policy": "compact"},
+    "watch-positions": compacted(3),
+    "user-profiles": compacted(3),
+    "watched-together": kept(7, 3),
+    "recommendations": compacted(),
 }
 _NEAR_MS: Final = 10_000
 _GENRES: Final = ("drama", "comedy", "crime")
@@ -55,21 +51,28 @@ def found(outputs: Contents) -> Result:
     return result | {f"next|{key}": each["count"] for key, each in outputs.latest("recommendations").items()}
 
 
-def picture(found: Result, rows: int) -> RenderableType:
-    resume = Table(title="resume", title_justify="left")
-    for name in ("user", "title", "at"):
-        resume.add_column(name, justify="right" if name == "at" else "left")
+def picture(found: Result, rows: int) -> Picture:
     positions = [(*key.split("|")[1:], second) for key, second in sorted(found.items()) if key.startswith("position")]
-    for user, title, second in positions[:rows]:
-        resume.add_row(user, title, f"{second // 3600}:{second // 60 % 60:02d}:{second % 60:02d}")
-    following = Table(title="watch next", title_justify="left")
-    for name in ("after", "watch", "together"):
-        following.add_column(name, justify="right" if name == "together" else "left")
+    resume = [[user, title, _clock(second)] for user, title, second in positions[:rows]]
     best: dict[str, tuple[int, str]] = {}
     for key, number in found.items():
         if key.startswith("next|"):
             _, title, after = key.split("|")
             best[title] = max(best.get(title, (0, "")), (number, after))
-    for title, (number, after) in sorted(best.items(), key=lambda item: -item[1][0])[:rows]:
-        following.add_row(title, after, f"{number:,}")
-    return Columns([resume, following])
+    following = sorted(best.items(), key=lambda item: -item[1][0])[:rows]
+    likes = [
+        [key.removeprefix("profile|"), _GENRES[max(range(3), key=lambda at: value[1 + at])], value[0]]
+        for key, value in sorted(found.items())
+        if key.startswith("profile|")
+    ]
+    return panels(
+        Table("resume", ("user", "title", "at"), resume),
+        Table("profiles", ("user", "likes most", "reports"), likes[:rows]),
+        Table(
+            "watch next", ("after", "watch", "together"), [[t, after, n] for t, (n, after) in following], bar="together"
+        ),
+    )
+
+
+def _clock(second: int) -> str:
+    return f"{second // 3600}:{second // 60 % 60:02d}:{second % 60:02d}"

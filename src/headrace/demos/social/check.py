@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Chart, Picture, Table
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Live likes and comments per post, and trending posts."
 # Compacted: the topics always have the latest totals of every post and window.
-OUTPUTS = {
-    "post-totals": {"cleanup.policy": "compact"},
-    "post-activity": {"cleanup.policy": "compact,delete", "retention.ms": "86400000"},
-}
+OUTPUTS = {"post-totals": compacted(2), "post-activity": kept(7, 2, compact=True)}
 WINDOW_MS: Final = 10_000
 HALF_LIFE_MS: Final = 60_000
 _TOTALS: Final = "total"
@@ -54,16 +48,21 @@ def heat(found: Result) -> dict[str, float]:
     return scores
 
 
-def picture(found: Result, rows: int) -> RenderableType:
+def picture(found: Result, rows: int) -> Picture:
     scores = heat(found)
     totals = {key.split("|")[1]: value for key, value in found.items() if key.startswith(_TOTALS)}
-    table = Table(title=f"trending among {len(totals):,} posts", title_justify="left")
-    for name in ("post", "likes", "comments", "heat"):
-        table.add_column(name, justify="left" if name == "post" else "right")
-    table.add_column("")
     ranked = sorted(scores, key=lambda post: -scores[post])[:rows]
-    for post in ranked:
-        likes, comments = totals.get(post, (0, 0))
-        bar = "█" * max(1, round(24 * scores[post] / scores[ranked[0]]))
-        table.add_row(post, f"{likes:,}", f"{comments:,}", f"{scores[post]:.1f}", bar)
-    return table
+    trending = [[post, *totals.get(post, (0, 0)), round(scores[post], 1)] for post in ranked]
+    return panels(
+        Table(f"trending among {len(totals):,} posts", ("post", "likes", "comments", "heat"), trending, bar="heat"),
+        Chart("reactions, ten seconds a mark", "reactions", {"all posts": _reactions(found)}),
+    )
+
+
+def _reactions(found: Result) -> list[tuple[float, float]]:
+    """The burst of the first day, as it arrives in the result."""
+    sums: Counter[int] = Counter()
+    for key, number in found.items():
+        if not key.startswith(_TOTALS):
+            sums[int(key.split("|")[-1])] += number
+    return [(start, sums[start]) for start in sorted(sums)]

@@ -5,22 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from rich.columns import Columns
-from rich.table import Table
-
-from headrace.demos.topics import Contents, Result
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from headrace.demos.picture import Map, Picture, Point, Table, Zone
+from headrace.demos.picture import picture as panels
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Nearest driver, surge prices per zone, exact cost of rides."
 OUTPUTS = {
-    "match-candidates": {"retention.ms": "3600000"},
-    "matches": {"cleanup.policy": "compact"},
-    "zone-demand": {"cleanup.policy": "compact,delete", "retention.ms": "86400000"},
-    "ride-costs": {"cleanup.policy": "compact"},
+    "match-candidates": kept(1 / 24, 3),
+    "matches": compacted(3),
+    "zone-demand": kept(1, compact=True),
+    "ride-costs": compacted(3),
 }
 _BASE: Final = 3.0
 _PER_KM: Final = 1.8
@@ -29,16 +25,23 @@ _KM: Final = 3.0
 
 
 def expected(inputs: Contents) -> Result:
-    drivers, requests = list(inputs.rows("driver-positions")), list(inputs.rows("ride-requests"))
+    drivers = [row for row in inputs.rows("driver-positions") if row["state"] == "free"]
+    requests = list(inputs.rows("ride-requests"))
     result: Result = {}
     for request in requests:
         near = [
-            (round(math.hypot(request["x"] - each["x"], request["y"] - each["y"]), 6), each["driver"])
+            (
+                round(math.hypot(request["x"] - each["x"], request["y"] - each["y"]), 6),
+                each["driver"],
+                each["x"],
+                each["y"],
+            )
             for each in drivers
             if _zone(each) == _zone(request) and 0 <= request["at"] - each["at"] <= _SEEN_MS
         ]
         if near and min(near)[0] <= _KM:
-            result[f"match|{request['request']}"] = list(reversed(min(near)))
+            km, driver, *by = min(near)
+            result[f"match|{request['request']}"] = [driver, km, [request["x"], request["y"]], by]
     demand: dict[str, Counter[str]] = defaultdict(Counter)
     for kind, rows in (("riders", requests), ("drivers", drivers)):
         for row in rows:
@@ -58,7 +61,10 @@ def _zone(row: Result) -> str:
 
 
 def found(outputs: Contents) -> Result:
-    result: Result = {f"match|{key}": [each["driver"], each["km"]] for key, each in outputs.latest("matches").items()}
+    result: Result = {
+        f"match|{key}": [each["driver"], each["km"], [each["x"], each["y"]], [each["dx"], each["dy"]]]
+        for key, each in outputs.latest("matches").items()
+    }
     result |= {f"zone|{key}": [each["riders"], each["drivers"]] for key, each in outputs.latest("zone-demand").items()}
     return result | {
         f"ride|{key}": [each["positions"], round(each["km"], 4)] for key, each in outputs.latest("ride-costs").items()
@@ -70,29 +76,28 @@ def surge(riders: int, drivers: int) -> float:
     return round(min(3.0, max(1.0, 5 * riders / max(drivers, 1))), 1)
 
 
-def picture(found: Result, rows: int) -> RenderableType:
+def picture(found: Result, rows: int) -> Picture:
     latest: dict[str, tuple[int, int, int]] = {}
     for key, (riders, drivers) in ((key, value) for key, value in found.items() if key.startswith("zone|")):
         _, zone, start = key.split("|")
         latest[zone] = max(latest.get(zone, (0, 0, 0)), (int(start), riders, drivers))
-    city = Table(title="surge by zone (north is up)", title_justify="left", show_header=False, show_lines=True)
-    for y in (1, 0):
-        cells = [(latest.get(f"{x}-{y}", (0, 0, 0))) for x in (0, 1)]
-        city.add_row(
-            *(f"× {surge(riders, drivers)}\n{riders} riders\n{drivers} reports" for _, riders, drivers in cells)
-        )
-    rides = Table(title="rides", title_justify="left")
-    for name in ("ride", "km", "cost"):
-        rides.add_column(name, justify="left" if name == "ride" else "right")
-    costs = sorted(
-        ((key[5:], value[1]) for key, value in found.items() if key.startswith("ride|")), key=lambda item: -item[1]
-    )
-    for ride, km in costs[:rows]:
-        rides.add_row(ride, f"{km:.2f}", f"{_BASE + _PER_KM * km:.2f}")
-    matches = Table(title="latest matches", title_justify="left")
-    for name in ("request", "driver", "km"):
-        matches.add_column(name, justify="right" if name == "km" else "left")
+    zones = []
+    for name, (_, riders, drivers) in sorted(latest.items()):
+        x, y = (5.0 * int(part) for part in name.split("-"))
+        factor = surge(riders, drivers)
+        zones.append(Zone(x, y, 5, 5, f"× {factor}", (factor - 1) / 2))
     made = [(key[6:], *value) for key, value in found.items() if key.startswith("match|")]
-    for request, driver, km in made[-rows:]:
-        matches.add_row(request, driver, f"{km:.2f}")
-    return Columns([city, matches, rides])
+    points = [
+        point
+        for _, _, _, at, by in made[-12:]
+        for point in (Point(at[0], at[1], "rider", "rider"), Point(by[0], by[1], "driver", "matched driver"))
+    ]
+    rides = sorted(
+        ((key[5:], value[1]) for key, value in found.items() if key.startswith("ride|")), key=lambda r: -r[1]
+    )
+    costs = [[ride, round(km, 2), round(_BASE + _PER_KM * km, 2)] for ride, km in rides[:rows]]
+    return panels(
+        Map("surge price by zone, latest matches", 10, 10, points, zones),
+        Table("latest matches", ("request", "driver", "km"), [[r, d, round(km, 2)] for r, d, km, *_ in made[-rows:]]),
+        Table("rides", ("ride", "km", "cost"), costs),
+    )

@@ -18,13 +18,16 @@ for topic in ("match-candidates", "matches", "zone-demand", "ride-costs"):
     dp.create_sink(topic.replace("-", "_"), "headrace", {**BROKERS, "topic": topic})
 
 
+def free_drivers() -> DataFrame:
+    reports = json_stream("driver-positions", f"driver string, state string, {POSITION}", required="at")
+    return reports.where("state = 'free'")
+
+
 @dp.append_flow(target="match_candidates")
 def candidates() -> DataFrame:
-    # Drivers in the rider's zone that reported a position at most two seconds before the request, within three
+    # Free drivers in the rider's zone that reported a position at most two seconds before the request, within three
     # kilometres. Spark joins streams by an equality; the zone is the one that spreads the work.
-    drivers = json_stream("driver-positions", f"driver string, {POSITION}", required="at").withWatermark(
-        "at", "10 minutes"
-    )
+    drivers = free_drivers().withWatermark("at", "10 minutes")
     riders = json_stream("ride-requests", f"request string, {POSITION}", required="at").withWatermark(
         "at", "10 minutes"
     )
@@ -36,26 +39,26 @@ def candidates() -> DataFrame:
         "abs(x - dx) <= 3 and abs(y - dy) <= 3 and (x - dx) * (x - dx) + (y - dy) * (y - dy) <= 9"
     )
     far = f.round(f.sqrt(f.expr("(x - dx) * (x - dx) + (y - dy) * (y - dy)")), 6).alias("km")
-    return keyed(riders.withColumn("zone", ZONE).join(seen, near), f.col("request"), "request", "driver", far)
+    joined = riders.withColumn("zone", ZONE).join(seen, near)
+    return keyed(joined, f.col("request"), "request", "driver", far, "x", "y", "dx", "dy")
 
 
 @dp.append_flow(target="matches")
 def nearest() -> DataFrame:
-    found = json_stream("match-candidates", "request string, driver string, km double", required="driver")
-    best = found.groupBy("request").agg(f.min(f.struct("km", "driver")).alias("best"))
-    return keyed(best, f.col("request"), "best.driver", "best.km")
+    places = "x double, y double, dx double, dy double"
+    found = json_stream("match-candidates", f"request string, driver string, km double, {places}", required="driver")
+    best = found.groupBy("request").agg(f.min(f.struct("km", "driver", "dx", "dy", "x", "y")).alias("best"))
+    return keyed(best, f.col("request"), "best.driver", "best.km", "best.x", "best.y", "best.dx", "best.dy")
 
 
 @dp.append_flow(target="zone_demand")
 def demand() -> DataFrame:
-    # Requests and driver reports per zone of 5 x 5 km and ten seconds. The price is computed by the reader.
+    # Requests and reports of free drivers per zone of 5 x 5 km and ten seconds. The price is computed by the reader.
     zone = ZONE.alias("zone")
     riders = json_stream("ride-requests", POSITION, required="at").select(
         zone, "at", f.lit(1).alias("riders"), f.lit(0).alias("drivers")
     )
-    drivers = json_stream("driver-positions", POSITION, required="at").select(
-        zone, "at", f.lit(0).alias("riders"), f.lit(1).alias("drivers")
-    )
+    drivers = free_drivers().select(zone, "at", f.lit(0).alias("riders"), f.lit(1).alias("drivers"))
     window = f.window("at", "10 seconds").alias("w")
     counts = (
         riders.unionAll(drivers)

@@ -1,0 +1,90 @@
+"""`headrace demo NAME` as a program: where the files are, which brokers run, what goes wrong in one sentence."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from headrace.datagen.sending import NotSent
+from headrace.demos.catalogue import Demo
+from headrace.demos.errors import DemoFailed
+from headrace.demos.processes import DevelopmentCluster, running_brokers, web_console
+from headrace.demos.run import DemoRun
+from headrace.kernel.errors import Fault
+from headrace.kernel.plurals import counted
+from headrace.pipelines.errors import PipelineError
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of the command."""
+
+    data: Path | None = None
+    bootstrap: str | None = None
+    seconds: float | None = None
+    brokers: int | None = None
+    port: int | None = None
+
+
+def run_demo(demo: Demo, wishes: Wishes) -> int:
+    """Returns the exit code."""
+    console = Console(soft_wrap=True)
+    on_terminal = sys.stdout.isatty()
+    try:
+        with _data(demo, wishes.data, on_terminal) as data, ExitStack() as stack:
+            run = _prepared(demo, wishes, data, console, stack)
+            if on_terminal:
+                return 0 if run.show_until_stopped(wishes.seconds) else 1
+            return 0 if run.run_once() else 1
+    except (PipelineError, Fault, NotSent, DemoFailed) as error:
+        console.print(f"headrace: {error}", style="red", highlight=False)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+@contextmanager
+def _data(demo: Demo, wanted: Path | None, on_terminal: bool) -> Iterator[Path]:
+    """The directory of the demo's files. Without a terminal and without a wish it is temporary."""
+    if wanted is not None or on_terminal:
+        yield (wanted or Path("data") / "demos" / demo.name).resolve()
+        return
+    temporary = Path(tempfile.mkdtemp(prefix=f"headrace-demo-{demo.name}-"))
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: ExitStack) -> DemoRun:
+    data.mkdir(parents=True, exist_ok=True)
+    if wishes.bootstrap is not None:
+        run = DemoRun(demo, wishes.bootstrap, data, console)
+    else:
+        count = wishes.brokers or demo.brokers
+        console.print(f"Starting {counted(count, 'broker')} …", highlight=False)
+        settings = getattr(demo.check, "BROKER_SETTINGS", {})
+        brokers = stack.enter_context(
+            running_brokers(data / "broker", count, port=wishes.port, settings=settings)
+        )  # fmt: skip
+        if isinstance(brokers, DevelopmentCluster):
+            url: str | None = brokers.console
+        else:
+            url = stack.enter_context(web_console(brokers.bootstrap, data / "console.log"))
+        then = " Starting Spark …" if demo.uses_spark else ""
+        console.print(f"{counted(count, 'broker')} on {brokers.bootstrap}.{then}", highlight=False)
+        if url is not None:
+            page = f"{url.rstrip('/')}/clusters/local/demos?name={demo.name}"
+            console.print(f"The web console shows the demo on {page}", highlight=False)
+        run = DemoRun(demo, brokers.bootstrap, data, console, brokers=brokers)
+    stack.callback(run.stop_spark)
+    run.prepare()
+    stack.callback(run.close)
+    return run
