@@ -99,6 +99,10 @@ class SerialNumber(Field):
         self._format = formatter(place, settings.given.get("format"))
         self._numbers: Iterator[int] = count(settings.integer("start", 1))
 
+    def go_on_after(self, number: int) -> None:
+        """For a topic that has records already."""
+        self._numbers = count(number + 1)
+
     def values(self, rows: Rows) -> list[Value]:
         numbers = list(islice(self._numbers, rows.count))
         return numbers if self._format is None else [self._format % number for number in numbers]

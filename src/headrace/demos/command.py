@@ -29,7 +29,9 @@ app = typer.Typer(
     help="Running examples: the case studies and use cases. `headrace demo NAME` runs one.",
 )
 
-Data = Annotated[Path | None, typer.Option(help="Where broker and pipeline keep their files.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Where the demo keeps its files. Without it they are removed at the end.")
+]
 Cluster = Annotated[str | None, typer.Option("--bootstrap", help="Use this cluster instead of starting a broker.")]
 
 

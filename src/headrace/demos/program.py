@@ -38,7 +38,7 @@ def run_demo(demo: Demo, wishes: Wishes) -> int:
     console = Console(soft_wrap=True)
     on_terminal = sys.stdout.isatty()
     try:
-        with _data(demo, wishes.data, on_terminal) as data, ExitStack() as stack:
+        with _data(demo, wishes.data) as data, ExitStack() as stack:
             run = _prepared(demo, wishes, data, console, stack)
             if on_terminal:
                 return 0 if run.show_until_stopped(wishes.seconds) else 1
@@ -51,10 +51,10 @@ def run_demo(demo: Demo, wishes: Wishes) -> int:
 
 
 @contextmanager
-def _data(demo: Demo, wanted: Path | None, on_terminal: bool) -> Iterator[Path]:
-    """The directory of the demo's files. Without a terminal and without a wish it is temporary."""
-    if wanted is not None or on_terminal:
-        yield (wanted or Path("data") / "demos" / demo.name).resolve()
+def _data(demo: Demo, wanted: Path | None) -> Iterator[Path]:
+    """The directory of the demo's files. Without a wish it is temporary."""
+    if wanted is not None:
+        yield wanted.resolve()
         return
     temporary = Path(tempfile.mkdtemp(prefix=f"headrace-demo-{demo.name}-"))
     try:

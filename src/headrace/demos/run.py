@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from headrace.client.blocking.client import BlockingClient
+from headrace.datagen.fields import SerialNumber
 from headrace.datagen.generator import Generator
 from headrace.datagen.sending import create_topics
 from headrace.demos.catalogue import Demo
@@ -67,15 +68,31 @@ class DemoRun:
         if getattr(self.check, "GENERATES_ELSEWHERE", False):
             generated = []
         else:
-            create_topics(self.plan, {"bootstrap.servers": self.bootstrap}, replication=replicas)
+            create_topics(self.plan, {"bootstrap.servers": self.bootstrap, "log_level": 0}, replication=replicas)
         for topic, wanted in {**more, **self.check.OUTPUTS}.items():
             self._create(topic, wanted, replicas)
         self.inputs = Contents(self.client, [*generated, *more])
         self.outputs = Contents(self.client, self.check.OUTPUTS)
+        self._go_on()
         self.published = DemoTopic(self.client, self.demo.name, self.check.TITLE)
         self.history = History(self.demo.trend)
         self._faults: list[BaseException] = []
         self._ended = threading.Event()
+
+    def _go_on(self) -> None:
+        """After an earlier run with the same data. Raises DemoFailed if the demo cannot go on."""
+        self.inputs.read_new()
+        earlier = {topic: len(records) for topic, records in self.inputs.records.items() if records}
+        if earlier and self.story is not None and not getattr(self.story, "GOES_ON", False):
+            raise DemoFailed(
+                f"topic {next(iter(earlier))!r} has records of an earlier run, and the story of {self.demo.name!r} "
+                "begins with empty topics: name another --data directory"
+            )
+        for topic in self.plan.topics:
+            for values in topic.fields.values():
+                if isinstance(values, SerialNumber):
+                    values.go_on_after(earlier.get(topic.name, 0))
+        self._seed = self.plan.seed + sum(earlier.values())
 
     def _create(self, topic: str, wanted: TopicSettings, replicas: int) -> None:
         self.client.create_topic(topic, wanted.partitions, replication_factor=replicas, configs=wanted.configs)
@@ -88,10 +105,10 @@ class DemoRun:
     @contextmanager
     def _running(self, *, is_paced: bool, seconds: float | None) -> Iterator[PipelineRun | None]:
         """The pipeline, if there is one, and the story, until the block ends."""
-        generator = Generator(self.plan, start_ms=self.plan.start_ms or int(time.time() * 1000))
+        generator = Generator(self.plan, start_ms=self.plan.start_ms or int(time.time() * 1000), seed=self._seed)
         self.stage = Stage(
             self.bootstrap, self.demo.directory, self.data, generator, self.records, self._say,
-            is_paced=is_paced, brokers=self.brokers, spark=self._session,
+            is_paced=is_paced, brokers=self.brokers, spark=self._session, patience_s=self.patience_s / 2,
         )  # fmt: skip
         play = (lambda: self._send(is_paced, seconds)) if self.story is None else self._play
         thread = self._thread(play, f"story {self.demo.name}", then=self._ended.set)

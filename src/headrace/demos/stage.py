@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.demos.processes import Brokers
 
 _LOOK_EVERY_S: Final = 0.05
-_PATIENCE_S: Final = 60.0
 
 
 @dataclass
@@ -43,6 +42,7 @@ class Stage:
     brokers: Brokers | None = None
     """None if the demo uses a cluster that it did not start."""
     spark: Callable[[], SparkSession] | None = None
+    patience_s: float = 60.0
     stopping: threading.Event = field(default_factory=threading.Event)
     services: list[Service] = field(default_factory=list)
 
@@ -68,16 +68,16 @@ class Stage:
         """Topics that the story looks at, with a connection of its own."""
         return Contents(BlockingClient(bootstrap or self.bootstrap, client_id="headrace-demo-story"), topics)
 
-    def wait_for(self, condition: Callable[[], bool], what: str, *, patience_s: float = _PATIENCE_S) -> None:
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Raises DemoFailed when the time is over or a service has ended by itself."""
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + self.patience_s
         while not condition():
             for service in self.services:
                 service.check()
             if self.stopping.is_set():
                 raise Stopped
             if time.monotonic() > deadline:
-                raise DemoFailed(f"waited {patience_s:g} s for {what}; the logs are in {self.data}")
+                raise DemoFailed(f"waited {self.patience_s:g} s for {what}; the logs are in {self.data}")
             time.sleep(_LOOK_EVERY_S)
 
     def wait_for_records(self, number: int, *topics: str, what: str | None = None) -> None:

@@ -5,5 +5,6 @@
 `text_diff`    differences of two texts
 `lineage`      topics and their readers as a picture
 `lag_history`  lag of groups over a day
+`demo_panels`  pictures of demos as tables, charts and maps
 `masking`      fields of records that users may not see
 """

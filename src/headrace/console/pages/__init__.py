@@ -10,6 +10,7 @@
 `groups`          the list with lag, one group, reset with a preview, deletion
 `pipelines`       Spark flows: the list, and one flow with its history
 `flow`            topics and their readers as a picture
+`demos`           the latest pictures of running demos
 `schemas`         subjects, versions, differences, compatibility, registration
 `sql`             statements over topics, with rows and a chart
 `security`        users, ACLs, and whether a principal may do something

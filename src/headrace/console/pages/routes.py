@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from headrace.console.pages.demos import demos
 from headrace.console.pages.export import export
 from headrace.console.pages.flow import flow
 from headrace.console.pages.groups import delete_group, group, groups, reset_group
@@ -55,6 +56,7 @@ PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("/pipelines", pipelines, READ),
     ("/pipeline", pipeline, READ),
     ("/flow", flow, READ),
+    ("/demos", demos, READ),
     ("/schemas", schemas, READ),
     ("/subject", subject, READ),
     ("/register-schema", register_schema, CHANGE),
