@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import io
-import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from headrace.demos.catalogue import Demo, demos
-from headrace.demos.run import DemoRun
+from headrace.demos.catalogue import demos
 from headrace.testing.process import broker_process
+from tests.demos.running import mutated, run_once
 from tests.support.effort import is_long
 
-# One change that breaks each pipeline: (text in the transformation, what replaces it).
+# One change that breaks each demo: (file, text, what replaces it).
 MUTATIONS = {
-    "social": ('f.col("kind") == "likes"', 'f.col("kind") == "comments"'),
-    "campaign": ("interval 30 minutes", "interval 1 millisecond"),
-    "movieflix": ("title <> title2", "title < title2"),
-    "taxi": ('f.min(f.struct("km"', 'f.max(f.struct("km"'),
-    "cep": ("interval 1 second", "interval 9 seconds"),
-    "metrics": ("cpu > 95", "cpu > 90"),
-    "logs": ("UNREADABLE", "LOST"),
+    "social": ("transformations/social.py", 'f.col("kind") == "likes"', 'f.col("kind") == "comments"'),
+    "campaign": ("transformations/campaign.py", "interval 30 minutes", "interval 1 millisecond"),
+    "movieflix": ("transformations/movieflix.py", "title <> title2", "title < title2"),
+    "taxi": ("transformations/taxi.py", 'f.min(f.struct("km"', 'f.max(f.struct("km"'),
+    "cep": ("transformations/cep.py", "interval 1 second", "interval 9 seconds"),
+    "metrics": ("transformations/metrics.py", "cpu > 95", "cpu > 90"),
+    "logs": ("transformations/logs.py", "UNREADABLE", "LOST"),
+    "datacenters": ("story.py", 'moved = translate_group(east.spec(), "billing")', "moved = {}"),
 }
-
-
 RECORDS = 800
 
 
@@ -38,42 +33,26 @@ def bootstrap() -> Iterator[str]:
         yield running.bootstrap
 
 
-def run(demo: Demo, bootstrap: str, storage: Path, spark: Any, *, patience_s: float = 180) -> tuple[bool, str]:
-    screen = io.StringIO()
-    one = DemoRun(demo, bootstrap, storage, Console(file=screen, width=200), spark, patience_s=patience_s)
-    one.prepare()
-    try:
-        return one.run_once(RECORDS), screen.getvalue()
-    finally:
-        one.client.close()
-
-
-@pytest.mark.parametrize("name", demos())
+@pytest.mark.parametrize("name", MUTATIONS)
 def test_result_equals_a_computation_without_spark(name: str, bootstrap: str, tmp_path: Path, spark: Any) -> None:
-    right, screen = run(demos()[name], bootstrap, tmp_path, spark)
+    right, screen = run_once(demos()[name], bootstrap, tmp_path, records=RECORDS, spark=spark)
     assert right, screen
-    assert "equal a computation without Spark" in screen
+    assert "equal a computation" in screen
 
 
 def test_every_demo_has_a_mutation() -> None:
-    assert set(MUTATIONS) == set(demos())
-    for name, (text, _) in MUTATIONS.items():
-        assert text in (demos()[name].directory / "transformations" / f"{name}.py").read_text()
+    with_services = {name for name, demo in demos().items() if (demo.directory / "service.py").is_file()}
+    assert set(MUTATIONS) == demos().keys() - with_services | {"datacenters"}
+    for name, (file, text, _) in MUTATIONS.items():
+        assert text in (demos()[name].directory / file).read_text()
 
 
 @pytest.mark.skipif(not is_long(), reason="one broken pipeline per demo: HEADRACE_EFFORT=long")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_transformation_is_noticed(name: str, tmp_path: Path, spark: Any) -> None:
-    shutil.copytree(demos()[name].directory, tmp_path / "demo")
-    file = tmp_path / "demo" / "transformations" / f"{name}.py"
-    file.write_text(file.read_text().replace(*MUTATIONS[name]))
-    broken = replace(demos()[name], directory=tmp_path / "demo")
+    broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
     with broker_process() as running:
-        right, screen = run(broken, running.bootstrap, tmp_path / "storage", spark, patience_s=30)
-    assert not right and "the results differ" in screen
-
-
-def test_every_directory_can_be_copied() -> None:
-    for demo in demos().values():
-        for name in ("README.md", "data.yml", "spark-pipeline.yml", "check.py", f"transformations/{demo.name}.py"):
-            assert (demo.directory / name).is_file(), f"{demo.name} has no {name}"
+        right, screen = run_once(
+            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, patience_s=40
+        )  # fmt: skip
+    assert not right and "the results differ" in screen, screen

@@ -75,6 +75,11 @@ class Demo:
         return getattr(self.check, "INPUTS", {})
 
     @property
+    def broker_settings(self) -> Mapping[str, str]:
+        """What a broker of the demo needs; a cluster of the user has its own."""
+        return getattr(self.check, "BROKER_SETTINGS", {})
+
+    @property
     def brokers(self) -> int:
         """Number of brokers that the demo needs to show what it is about."""
         return int(getattr(self.check, "BROKERS", 1))

@@ -29,9 +29,7 @@ app = typer.Typer(
     help="Running examples: the case studies and use cases. `headrace demo NAME` runs one.",
 )
 
-Data = Annotated[
-    Path | None, typer.Option(help="Where the demo keeps its files. Without it they are removed at the end.")
-]
+Data = Annotated[Path | None, typer.Option(help="Where the demo keeps its files.")]
 Cluster = Annotated[str | None, typer.Option("--bootstrap", help="Use this cluster instead of starting a broker.")]
 
 
@@ -56,7 +54,9 @@ def run(
     name: Annotated[
         str, typer.Argument(metavar="DEMO", help="A name of `headrace demo ls`, or the directory of a copy.")
     ],
-    data: Data = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the demo keeps its files. Without it they are removed at the end.")
+    ] = None,
     bootstrap: Cluster = None,
     for_: Annotated[str | None, typer.Option("--for", help="Stop after this time, for instance 2m.")] = None,
     brokers: Annotated[

@@ -70,9 +70,8 @@ def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: E
     else:
         count = wishes.brokers or demo.brokers
         console.print(f"Starting {counted(count, 'broker')} …", highlight=False)
-        settings = getattr(demo.check, "BROKER_SETTINGS", {})
         brokers = stack.enter_context(
-            running_brokers(data / "broker", count, port=wishes.port, settings=settings)
+            running_brokers(data / "broker", count, port=wishes.port, settings=demo.broker_settings)
         )  # fmt: skip
         if isinstance(brokers, DevelopmentCluster):
             url: str | None = brokers.console
