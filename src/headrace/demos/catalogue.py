@@ -40,7 +40,11 @@ class Story(Protocol):
     """What `story.py` of a demo has to offer, if more happens than records that arrive."""
 
     def run(self, stage: Stage) -> None:
-        """Sends records, starts services, kills them. Returns when everything has happened."""
+        """Sends records, starts services, kills them. Returns when everything has happened.
+
+        The module may also have `resources(data)`: a context manager that starts what the pipeline needs, such as a
+        database, and yields settings of the pipeline. `GOES_ON = True` says that a second run may use the same data.
+        """
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,12 @@ class Demo:
         return load(self.directory / "data.yml")
 
     @property
-    def uses_spark(self) -> bool:
+    def has_pipeline(self) -> bool:
         return (self.directory / "spark-pipeline.yml").is_file()
+
+    @property
+    def uses_spark(self) -> bool:
+        return self.has_pipeline or bool(getattr(self.check, "USES_SPARK", False))
 
     @property
     def check(self) -> Check:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -73,6 +73,7 @@ class DemoRun:
             self._create(topic, wanted, replicas)
         self.inputs = Contents(self.client, [*generated, *more])
         self.outputs = Contents(self.client, self.check.OUTPUTS)
+        self.outputs.tables = self.data / "pipeline" / "tables"
         self._go_on()
         self.published = DemoTopic(self.client, self.demo.name, self.check.TITLE)
         self.history = History(self.demo.trend)
@@ -106,21 +107,25 @@ class DemoRun:
     def _running(self, *, is_paced: bool, seconds: float | None) -> Iterator[PipelineRun | None]:
         """The pipeline, if there is one, and the story, until the block ends."""
         generator = Generator(self.plan, start_ms=self.plan.start_ms or int(time.time() * 1000), seed=self._seed)
-        self.stage = Stage(
-            self.bootstrap, self.demo.directory, self.data, generator, self.records, self._say,
-            is_paced=is_paced, brokers=self.brokers, spark=self._session, patience_s=self.patience_s / 2,
-        )  # fmt: skip
-        play = (lambda: self._send(is_paced, seconds)) if self.story is None else self._play
-        thread = self._thread(play, f"story {self.demo.name}", then=self._ended.set)
-        try:
-            with self._pipeline() if self.demo.uses_spark else nullcontext(None) as run:
-                thread.start()
-                yield run
-        finally:
-            self.stage.stopping.set()
-            if thread.is_alive():
-                thread.join(_END_S)
-            self.stage.kill_services()
+        started: Callable[[Path], AbstractContextManager[Mapping[str, str]]] | None
+        started = getattr(self.story, "resources", None)
+        with started(self.data) if started is not None else nullcontext(dict[str, str]()) as settings:
+            self.stage = Stage(
+                self.bootstrap, self.demo.directory, self.data, generator, self.records, self._say,
+                is_paced=is_paced, brokers=self.brokers, spark=self._session, patience_s=self.patience_s / 2,
+                settings=settings,
+            )  # fmt: skip
+            play = (lambda: self._send(is_paced, seconds)) if self.story is None else self._play
+            thread = self._thread(play, f"story {self.demo.name}", then=self._ended.set)
+            try:
+                with self._pipeline(settings) if self.demo.has_pipeline else nullcontext(None) as run:
+                    thread.start()
+                    yield run
+            finally:
+                self.stage.stopping.set()
+                if thread.is_alive():
+                    thread.join(_END_S)
+                self.stage.kill_services()
 
     def _thread(self, work: Callable[[], None], name: str, then: Callable[[], None] = lambda: None) -> threading.Thread:
         def guarded() -> None:
@@ -160,11 +165,11 @@ class DemoRun:
         return self.spark
 
     @contextmanager
-    def _pipeline(self) -> Iterator[PipelineRun]:
+    def _pipeline(self, started: Mapping[str, str]) -> Iterator[PipelineRun]:
         """The pipeline runs in this process until the block ends."""
         from headrace.pipelines.flows.runner import PipelineRun
 
-        settings = {BOOTSTRAP: self.bootstrap, "headrace.demo.data": str(self.data), **self.settings}
+        settings = {BOOTSTRAP: self.bootstrap, **started, **self.settings}
         spec = load_spec(self.demo.directory).with_settings(settings, storage=str(self.data / "pipeline"))
         run = PipelineRun(
             spec, self._session(), report=lambda text: self.console.print(text, style="yellow")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,6 +43,8 @@ class Stage:
     """None if the demo uses a cluster that it did not start."""
     spark: Callable[[], SparkSession] | None = None
     patience_s: float = 60.0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What `resources` of the story has started, for instance the address of a database."""
     stopping: threading.Event = field(default_factory=threading.Event)
     services: list[Service] = field(default_factory=list)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import unquote, urlsplit
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
@@ -44,6 +46,8 @@ class Contents:
 
     def __init__(self, client: BlockingClient, topics: Iterable[str]) -> None:
         self._client = client
+        self.tables: Path | None = None
+        """Where the tables of the demo's pipeline are."""
         self.records: dict[str, list[Record]] = {topic: [] for topic in topics}
         self._rows: dict[str, list[dict[str, Any]]] = {topic: [] for topic in self.records}
         self._latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in self.records}
@@ -83,6 +87,31 @@ class Contents:
     def latest(self, topic: str) -> dict[str, dict[str, Any]]:
         """The last value of every key, as a compacted topic keeps it."""
         return self._latest[topic]
+
+
+def table_rows(directory: Path) -> list[dict[str, Any]]:
+    """The rows of a Parquet table. Of a streaming table only the files that Spark has committed count."""
+    import pyarrow.parquet as pq
+
+    log = directory / "_spark_metadata"
+    if log.is_dir():
+        files = _committed_files(log)
+    else:
+        files = sorted(str(file) for file in directory.glob("*.parquet"))
+    try:
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
+    except OSError:
+        return []  # a view was replaced at this moment: the next look finds it
+
+
+def _committed_files(log: Path) -> list[str]:
+    """Spark's file sink writes one log file for each batch, and now and then one for all batches before (`compact`)."""
+    found: set[str] = set()
+    for file in log.iterdir():
+        if not file.name.startswith(".") and file.name.removesuffix(".compact").isdigit():
+            for line in file.read_text().splitlines()[1:]:
+                found.add(urlsplit(json.loads(line)["path"]).path)
+    return sorted(unquote(path) for path in found)
 
 
 def json_object(value: bytes | None) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ from headrace.demos.picture import picture as panels
 from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Two data centers, an aggregate, one is lost, clients go over."
+USES_SPARK = True
 # The generator fills the topics of the data centers, which are other clusters.
 GENERATES_ELSEWHERE = True
 INPUTS = {"journal": compacted()}
