@@ -7,7 +7,7 @@ DONE := $(VENV)/.done
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test quick check check-fast coverage docs docs-site pages bench chaos simulate fuzz dist programs lock vendor screenshots clean
+.PHONY: help setup run test quick check check-fast coverage docs docs-site pages demos bench chaos simulate fuzz dist programs lock vendor screenshots clean
 
 help: ## Shows this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ docs-site: setup ## Builds the documentation as a site in build/site, with an of
 
 pages: setup programs ## Runs every command of the tutorial and the how-to guides, on Spark too (make test runs the short pages)
 	HEADRACE_EFFORT=long $(PYTEST) tests/docs
+
+demos: setup programs ## Runs every case study and use case at its shown size; each ends with a comparison
+	$(BIN)/python tools/demos.py
 
 bench: setup ## Compares with Apache Kafka on this machine: a table and build/bench/*.json
 	$(BIN)/python -m benchmarks.log

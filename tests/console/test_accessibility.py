@@ -38,6 +38,7 @@ PAGES = (
     "/brokers/0?all=1",
     "/register-schema",
     "/pipeline?name=shop.failed",
+    "/demos?name=taxi",
     "/topics/absent",
 )
 
@@ -57,6 +58,13 @@ def filled(scene: Scene) -> Scene:
     for state in ("running", "failed"):
         report = {"pipeline": "shop", "flow": state, "state": state, "batch_id": 3, "at_ms": int(time.time() * 1000)}
         scene.produce("__pipelines", (f"shop.{state}", json.dumps({**report, "last_error": "no column x"})))
+    panels = [
+        {"kind": "table", "title": "rides", "columns": ["ride", "km"], "rows": [["a", 4.0]], "bar": "km"},
+        {"kind": "chart", "title": "lag", "unit": "records", "series": {"lag": [[0, 0], [9, 5]]}},
+        {"kind": "feed", "title": "alerts", "lines": ["one"]},
+    ]
+    demo = {"title": "A demo.", "state": "running", "at_ms": int(time.time() * 1000), "facts": {}, "panels": panels}
+    scene.produce("__demos", ("taxi", json.dumps(demo)))
     return scene
 
 

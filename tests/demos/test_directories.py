@@ -25,9 +25,10 @@ def demo(request: pytest.FixtureRequest) -> Demo:
 
 def test_it_has_what_a_reader_needs(demo: Demo) -> None:
     names = ["README.md", "data.yml", "check.py"]
-    names += (
-        ["spark-pipeline.yml", f"transformations/{demo.name}.py"] if demo.uses_spark else ["service.py", "story.py"]
-    )
+    if demo.has_pipeline:
+        names += ["spark-pipeline.yml", f"transformations/{demo.name}.py"]
+    else:
+        names += ["service.py", "story.py"]
     assert [name for name in names if not (demo.directory / name).is_file()] == []
     readme = (demo.directory / "README.md").read_text()
     assert [section for section in SECTIONS if section not in readme] == []

@@ -22,6 +22,9 @@ MUTATIONS = {
     "cep": ("transformations/cep.py", "interval 1 second", "interval 9 seconds"),
     "metrics": ("transformations/metrics.py", "cpu > 95", "cpu > 90"),
     "logs": ("transformations/logs.py", "UNREADABLE", "LOST"),
+    "activity": ("transformations/activity.py", "GAP_MS = 1000", "GAP_MS = 2000"),
+    "bank": ("transformations/bank.py", "row.cents > limit", "row.cents >= limit"),
+    "ingestion": ("transformations/ingestion.py", '.dropDuplicatesWithinWatermark(["reading"])', ""),
     "datacenters": ("story.py", 'moved = translate_group(east.spec(), "billing")', "moved = {}"),
 }
 RECORDS = 800

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -20,6 +21,8 @@ from headrace.demos.run import DemoRun
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
+
+_STORY_S: Final = 30
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ def run_demo(demo: Demo, wishes: Wishes) -> int:
         with _data(demo, wishes.data) as data, ExitStack() as stack:
             run = _prepared(demo, wishes, data, console, stack)
             if on_terminal:
+                # A story that a person watches: half a minute of the planned rate.
+                run.records = int(_STORY_S * run.plan.arrivals.rate)
                 return 0 if run.show_until_stopped(wishes.seconds) else 1
             return 0 if run.run_once() else 1
     except (PipelineError, Fault, NotSent, DemoFailed) as error:

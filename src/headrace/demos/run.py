@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -56,8 +56,8 @@ class DemoRun:
     patience_s: float = 180.0
     records: int = RECORDS
     brokers: Brokers | None = None
-    settings: dict[str, str] = field(default_factory=dict)
-    """More settings of the pipeline."""
+    halfway: Callable[[], None] = lambda: None
+    """What happens between the two halves of the records."""
 
     def prepare(self) -> None:
         """Creates the topics. Raises NotSent or a Fault if the brokers refuse them."""
@@ -113,7 +113,7 @@ class DemoRun:
             self.stage = Stage(
                 self.bootstrap, self.demo.directory, self.data, generator, self.records, self._say,
                 is_paced=is_paced, brokers=self.brokers, spark=self._session, patience_s=self.patience_s / 2,
-                settings=settings,
+                settings=settings, halfway=self.halfway,
             )  # fmt: skip
             play = (lambda: self._send(is_paced, seconds)) if self.story is None else self._play
             thread = self._thread(play, f"story {self.demo.name}", then=self._ended.set)
@@ -148,11 +148,14 @@ class DemoRun:
 
     def _send(self, is_paced: bool, seconds: float | None) -> None:
         """The story of a demo without `story.py`: records arrive."""
-        count = None if is_paced else self.records
-        stage = self.stage
-        stage.sender.run(
-            stage.generator, seconds=seconds if is_paced else None, count=count, stop=stage.stopping.is_set
-        )
+        stage, sender = self.stage, self.stage.sender
+        if is_paced:
+            sender.run(stage.generator, seconds=seconds, stop=stage.stopping.is_set)
+            return
+        for count in (self.records // 2, self.records):
+            sender.run(stage.generator, count=count, stop=stage.stopping.is_set)
+            if count < self.records:
+                stage.halfway()
 
     def _say(self, text: str) -> None:
         self.console.print(f"· {text}", highlight=False)
@@ -169,7 +172,7 @@ class DemoRun:
         """The pipeline runs in this process until the block ends."""
         from headrace.pipelines.flows.runner import PipelineRun
 
-        settings = {BOOTSTRAP: self.bootstrap, **started, **self.settings}
+        settings = {BOOTSTRAP: self.bootstrap, **started}
         spec = load_spec(self.demo.directory).with_settings(settings, storage=str(self.data / "pipeline"))
         run = PipelineRun(
             spec, self._session(), report=lambda text: self.console.print(text, style="yellow")

@@ -45,6 +45,8 @@ class Stage:
     patience_s: float = 60.0
     settings: Mapping[str, str] = field(default_factory=dict)
     """What `resources` of the story has started, for instance the address of a database."""
+    halfway: Callable[[], None] = lambda: None
+    """Called when half of the records are sent. Tests kill brokers and executors there."""
     stopping: threading.Event = field(default_factory=threading.Event)
     services: list[Service] = field(default_factory=list)
 

@@ -54,7 +54,7 @@ def picture(found: Result, rows: int) -> Picture:
     lengths = [value[1] for value in sessions.values()]
     pages: list[list[Cell]] = [[key[5:], *value] for key, value in found.items() if key.startswith("page|")]
     pages.sort(key=lambda row: -(row[1] if isinstance(row[1], int) else 0))
-    longest = sorted(sessions.items(), key=lambda item: -item[1][1])[:rows]
+    longest = sorted(sessions.items(), key=lambda item: -item[1][1])[: rows // 2]
     lines = [f"{key.split('|')[1]}: {views} views, {landing} → {exit_}" for key, (_, views, landing, exit_) in longest]
     mean = round(sum(lengths) / len(lengths), 1) if lengths else None
     return panels(

@@ -31,9 +31,9 @@ def picture(found: Result, rows: int) -> Picture:
     alerts = list(found.values())
     lines = [f"{account}: {cents / 100:,.2f} is more than {limit / 100:,.2f}" for account, cents, limit, _ in alerts]
     accounts: Counter[str] = Counter(account for account, *_ in alerts)
-    most: list[list[Cell]] = [[account, number] for account, number in accounts.most_common(rows)]
+    most: list[list[Cell]] = [[account, number] for account, number in accounts.most_common(rows // 2)]
     return panels(
         Figures("", {"alerts": len(found), "alerts written twice": sum(1 for each in alerts if each[3] > 1)}),
         Table("accounts with most alerts", ("account", "alerts"), most, bar="alerts"),
-        Feed("latest alerts", lines[-rows:][::-1]),
+        Feed("latest alerts", lines[-rows // 2 :][::-1]),
     )

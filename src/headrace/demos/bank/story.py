@@ -104,7 +104,9 @@ def run(stage: Stage) -> None:
 
 def _fill(stage: Stage, bank: Bank) -> None:
     began = time.monotonic()
-    for record in islice(stage.generator, stage.records):
+    for number, record in enumerate(islice(stage.generator, stage.records)):
+        if number == stage.records // 2:
+            stage.halfway()
         if stage.stopping.is_set():
             return
         if stage.is_paced:

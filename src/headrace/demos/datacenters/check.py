@@ -38,5 +38,5 @@ def picture(found: Result, rows: int) -> Picture:
     return panels(
         Figures("", {"orders billed": len(found), "billed twice": twice}),
         Table("bills", ("orders of", "billed in", "number"), table, bar="number"),
-        Feed("latest", [key.replace("|", ": ") for key in list(found)[-rows:][::-1]]),
+        Feed("latest", [key.replace("|", ": ") for key in list(found)[-rows // 2 :][::-1]]),
     )

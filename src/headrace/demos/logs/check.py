@@ -42,5 +42,5 @@ def picture(found: Result, rows: int) -> Picture:
     errors = [" ".join(key.split("|", 3)[1:]) for key in found if key.startswith("line|") and "|ERROR|" in key]
     return panels(
         Table("log lines", ("service", *(level.lower() for level in levels)), table),
-        Feed("latest errors", errors[-rows:][::-1]),
+        Feed("latest errors", errors[-rows // 2 :][::-1]),
     )

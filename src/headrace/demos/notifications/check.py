@@ -53,5 +53,5 @@ def picture(found: Result, rows: int) -> Picture:
     return panels(
         Figures("", {"delivered": len(mails), "dead letters": len(dead)}),
         Table("dead letters", ("reason", "number"), sorted(reasons.items()), bar="number"),
-        Feed("mailbox", mails[-rows:][::-1]),
+        Feed("mailbox", mails[-rows // 2 :][::-1]),
     )

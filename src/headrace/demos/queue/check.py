@@ -43,5 +43,5 @@ def picture(found: Result, rows: int) -> Picture:
     return panels(
         Figures("", {"done": outcomes["done"], "rejected": outcomes["rejected"], "audited": found["audited"]}),
         Table("work queue", ("worker", "jobs"), sorted(workers.items()), bar="jobs"),
-        Feed("done at a later attempt", again[-rows:][::-1]),
+        Feed("done at a later attempt", again[-rows // 2 :][::-1]),
     )
