@@ -14,13 +14,14 @@ from typing import Final
 from rich.console import Console
 
 from headrace.datagen.sending import NotSent
-from headrace.demos.catalogue import Demo
+from headrace.demos.catalogue import Demo, demos
 from headrace.demos.errors import DemoFailed
 from headrace.demos.processes import DevelopmentCluster, running_brokers, web_console
 from headrace.demos.run import DemoRun
 from headrace.kernel.errors import Fault
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.spark.java import JavaMissing, find_java
 
 _STORY_S: Final = 30
 
@@ -48,11 +49,19 @@ def run_demo(demo: Demo, wishes: Wishes) -> int:
                 run.records = int(_STORY_S * run.plan.arrivals.rate)
                 return 0 if run.show_until_stopped(wishes.seconds) else 1
             return 0 if run.run_once() else 1
+    except JavaMissing as error:
+        console.print(f"headrace: {error}\n{_without_java()}", style="red", highlight=False)
+        return 1
     except (PipelineError, Fault, NotSent, DemoFailed) as error:
         console.print(f"headrace: {error}", style="red", highlight=False)
         return 1
     except KeyboardInterrupt:
         return 0
+
+
+def _without_java() -> str:
+    names = ", ".join(name for name, demo in demos().items() if not demo.uses_spark)
+    return f"These demos need no Java on one broker: {names}."
 
 
 @contextmanager
@@ -69,6 +78,8 @@ def _data(demo: Demo, wanted: Path | None) -> Iterator[Path]:
 
 
 def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: ExitStack) -> DemoRun:
+    if demo.uses_spark:
+        find_java()  # before brokers start: without Java there is nothing to wait for
     data.mkdir(parents=True, exist_ok=True)
     if wishes.bootstrap is not None:
         run = DemoRun(demo, wishes.bootstrap, data, console)

@@ -258,7 +258,7 @@ class DemoRun:
                         expected = self.check.expected(self.inputs)
                         state = "equal" if found == expected else "different"
                     facts = self._facts(run)
-                    shown = self._picture(found, facts, max(5, min(20, self.console.height - 14)))
+                    shown = self._picture(found, facts, max(5, min(20, self.console.height - 16)))
                     self.published.publish(state, facts, shown)
                     live.update(Group(self._headline(facts, state), rendered(shown)))
                     time.sleep(_LOOK_EVERY_S)

@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from collections import defaultdict
 
 from confluent_kafka import Consumer, TopicPartition
@@ -57,17 +58,18 @@ class Store:
         return self.owned[partition]
 
     def follow(self) -> None:
-        """Applies the changes of all services to a copy, and publishes it whenever it has caught up."""
+        """Applies the changes of all services to a copy, and publishes it a few times a second."""
         states = connect(self.bootstrap).topic("stock-copies", dict)
         consumer = reader_of(self.bootstrap)
         consumer.assign([TopicPartition("stock", index, 0) for index in partitions_of(consumer)])
         published: dict[str, int] = {}
+        at = 0.0
         while not self.stopping.is_set():
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 self.copy[message.key().decode()] = json.loads(message.value())["stock"]
-            elif message is None and self.copy != published:
-                published = dict(self.copy)
+            if self.copy != published and time.monotonic() - at > 0.3:
+                published, at = dict(self.copy), time.monotonic()
                 states.send({"copy": published}, key=self.name)
                 states.flush()
         consumer.close()

@@ -1,0 +1,65 @@
+"""What goes wrong with a demo is one sentence, with the smaller way where there is one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from headrace.demos import postgres, processes, program
+from headrace.demos.catalogue import demos
+from headrace.demos.program import Wishes, run_demo
+from headrace.kernel.errors import Refused
+from headrace.pipelines.connectors.change_logs import change_log
+from headrace.pipelines.spark.java import JavaMissing
+
+
+def test_a_taken_port_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(Refused, match=f"port {port} is taken already: .* leave out --port"):
+            processes.chosen_port(port)
+
+
+def test_without_a_wish_the_usual_port_or_another_one_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "is_free", lambda port: True)
+    assert processes.chosen_port(None) == 9092
+    monkeypatch.setattr(processes, "is_free", lambda port: False)
+    assert processes.chosen_port(None) not in (0, 9092)
+
+
+def test_without_java_the_demos_that_need_none_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def no_java() -> None:
+        raise JavaMissing("Spark needs Java 17 or newer")
+
+    monkeypatch.setattr(program, "find_java", no_java)
+    assert run_demo(demos()["taxi"], Wishes(data=tmp_path)) == 1
+    said = capsys.readouterr().out
+    assert "headrace: Spark needs Java 17 or newer" in said
+    assert "These demos need no Java on one broker: " in said and "queue" in said and "taxi" not in said
+
+
+def test_without_postgresql_the_bank_uses_sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing() -> tuple[str, str]:
+        raise postgres.NoPostgres("PostgreSQL is not installed (programs initdb and postgres)")
+
+    monkeypatch.setattr(postgres, "_programs", missing)
+    monkeypatch.delenv("HEADRACE_DEMO_DATABASE", raising=False)
+    story = demos()["bank"].story
+    assert story is not None
+    with story.resources(tmp_path) as settings:  # type: ignore[attr-defined]
+        url = settings["headrace.demo.database"]
+        assert url == f"sqlite:///{tmp_path / 'bank.db'}"
+        assert settings["note"].startswith("PostgreSQL is not installed") and "SQLite" in settings["note"]
+        bank = story.Bank(url)  # type: ignore[attr-defined]
+        bank.choose_threshold("ann", 100)
+        small, large = bank.book("ann", 100), bank.book("ann", 101)
+        log = change_log(url, ("transactions", "thresholds"), "headrace_bank")
+        rows = [change.after or {} for change in log.changes(0, log.latest())]
+        assert [row["cents"] for row in rows] == [100, 100, 101]
+        assert bank.large_transactions() == [(large, "ann", 101, 100)] and small < large
