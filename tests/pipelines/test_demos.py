@@ -19,7 +19,7 @@ MUTATIONS = {
     "campaign": ("transformations/campaign.py", "interval 30 minutes", "interval 1 millisecond"),
     "movieflix": ("transformations/movieflix.py", "title <> title2", "title < title2"),
     "taxi": ("transformations/taxi.py", 'f.min(f.struct("km"', 'f.max(f.struct("km"'),
-    "cep": ("transformations/cep.py", "interval 1 second", "interval 9 seconds"),
+    "cep": ("transformations/cep.py", "WITHIN_MS = 1000", "WITHIN_MS = 9000"),
     "metrics": ("transformations/metrics.py", "cpu > 95", "cpu > 90"),
     "logs": ("transformations/logs.py", "UNREADABLE", "LOST"),
     "activity": ("transformations/activity.py", "GAP_MS = 1000", "GAP_MS = 2000"),
