@@ -186,6 +186,7 @@ class DemoRun:
             run.stop()
             if thread.is_alive():
                 thread.join(_END_S)
+            _forget_tables(run)
 
     def stop_spark(self) -> None:
         """Stops the session that this run has started."""
@@ -288,3 +289,12 @@ class DemoRun:
         }
         after = f"  {states[state]}" if state in states else ""
         return Text.from_markup(f"[b]{self.demo.name}[/b]  broker [b]{self.bootstrap}[/b]  {told}{after}  Ctrl-C stops")
+
+
+def _forget_tables(run: PipelineRun) -> None:
+    """From the session's catalogue only; their files stay. Another run in this session has files of its own."""
+    from pyspark.pipelines.output import Table as PipelineTable
+
+    for item in (*(flow.resolved for flow in run.flows), *run.views):
+        if isinstance(item.target, PipelineTable):
+            run.spark.sql(f"DROP TABLE IF EXISTS `{item.target.name}`")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -90,18 +91,31 @@ class Contents:
 
 
 def table_rows(directory: Path) -> list[dict[str, Any]]:
-    """The rows of a Parquet table. Of a streaming table only the files that Spark has committed count."""
+    """The rows of a Parquet table."""
     import pyarrow.parquet as pq
 
-    log = directory / "_spark_metadata"
-    if log.is_dir():
-        files = _committed_files(log)
-    else:
-        files = sorted(str(file) for file in directory.glob("*.parquet"))
     try:
-        return [row for file in files for row in pq.read_table(file).to_pylist()]
+        return [row for file in _files(directory) for row in pq.read_table(file).to_pylist()]
     except OSError:
         return []  # a view was replaced at this moment: the next look finds it
+
+
+def table_size(directory: Path) -> int:
+    """The number of rows of a Parquet table."""
+    return sum(map(_rows_in, _files(directory)))
+
+
+@functools.cache
+def _rows_in(file: str) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file).num_rows)
+
+
+def _files(directory: Path) -> list[str]:
+    """Of a streaming table only the files that Spark has committed count."""
+    log = directory / "_spark_metadata"
+    return _committed_files(log) if log.is_dir() else sorted(str(file) for file in directory.glob("*.parquet"))
 
 
 def _committed_files(log: Path) -> list[str]:

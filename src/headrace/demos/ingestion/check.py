@@ -6,7 +6,7 @@ import json
 
 from headrace.demos.picture import Cell, Figures, Picture, Table
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept, table_rows
+from headrace.demos.topics import Contents, Result, compacted, kept, table_rows, table_size
 
 TITLE = "Files to topics to a lake; speed and batch layer agree."
 # The generator fills files; a connector brings them to a topic.
@@ -35,7 +35,7 @@ def expected(inputs: Contents) -> Result:
 
 def found(outputs: Contents) -> Result:
     assert outputs.tables is not None
-    result: Result = {name: len(table_rows(outputs.tables / name)) for name in ("bronze", "silver")}
+    result: Result = {name: table_size(outputs.tables / name) for name in ("bronze", "silver")}
     for row in table_rows(outputs.tables / "gold"):
         result[f"batch|{row['sensor']}"] = [row["readings"], row["watts"], row["peak"]]
     for sensor, row in outputs.latest("sensor-totals").items():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final
 
-from headrace.demos.picture import Picture, Table
+from headrace.demos.picture import Figures, Picture, Table
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept
+from headrace.demos.topics import Contents, Result, compacted, kept, table_size
 
 TITLE = "Resume a film, live user profiles, the next film to watch."
 OUTPUTS = {
@@ -37,7 +37,8 @@ def expected(inputs: Contents) -> Result:
         for two in events
         if one["title"] != two["title"] and abs(one["at"] - two["at"]) <= _NEAR_MS
     )
-    result: Result = {f"position|{user}|{title}": second for (user, title), (_, second, _) in last.items()}
+    result: Result = {"rows for analytics": len(rows)}
+    result |= {f"position|{user}|{title}": second for (user, title), (_, second, _) in last.items()}
     result |= {
         f"profile|{user}": [each["reports"], *(each[genre] for genre in _GENRES)] for user, each in profiles.items()
     }
@@ -45,7 +46,9 @@ def expected(inputs: Contents) -> Result:
 
 
 def found(outputs: Contents) -> Result:
-    result: Result = {f"position|{key}": each["second"] for key, each in outputs.latest("watch-positions").items()}
+    assert outputs.tables is not None
+    result: Result = {"rows for analytics": table_size(outputs.tables / "watched")}
+    result |= {f"position|{key}": each["second"] for key, each in outputs.latest("watch-positions").items()}
     profiles = outputs.latest("user-profiles")
     result |= {f"profile|{user}": [each["reports"], *(each[g] for g in _GENRES)] for user, each in profiles.items()}
     return result | {f"next|{key}": each["count"] for key, each in outputs.latest("recommendations").items()}
@@ -66,6 +69,7 @@ def picture(found: Result, rows: int) -> Picture:
         if key.startswith("profile|")
     ]
     return panels(
+        Figures("", {"rows in the analytics table": found["rows for analytics"]}),
         Table("resume", ("user", "title", "at"), resume),
         Table("profiles", ("user", "likes most", "reports"), likes[:rows]),
         Table(

@@ -9,7 +9,7 @@ from typing import Final
 
 from headrace.demos.picture import Map, Picture, Point, Table, Zone
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept
+from headrace.demos.topics import Contents, Result, compacted, kept, table_size
 
 TITLE = "Nearest driver, surge prices per zone, exact cost of rides."
 OUTPUTS = {
@@ -27,7 +27,7 @@ _KM: Final = 3.0
 def expected(inputs: Contents) -> Result:
     drivers = [row for row in inputs.rows("driver-positions") if row["state"] == "free"]
     requests = list(inputs.rows("ride-requests"))
-    result: Result = {}
+    result: Result = {"rows in the lake": sum(1 for _ in inputs.rows("ride-positions"))}
     for request in requests:
         near = [
             (
@@ -61,7 +61,9 @@ def _zone(row: Result) -> str:
 
 
 def found(outputs: Contents) -> Result:
-    result: Result = {
+    assert outputs.tables is not None
+    result: Result = {"rows in the lake": table_size(outputs.tables / "ride_track")}
+    result |= {
         f"match|{key}": [each["driver"], each["km"], [each["x"], each["y"]], [each["dx"], each["dy"]]]
         for key, each in outputs.latest("matches").items()
     }

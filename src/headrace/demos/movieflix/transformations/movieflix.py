@@ -59,3 +59,9 @@ def recommendations() -> DataFrame:
     together = json_stream("watched-together", "title string, next string", required="next")
     counts = together.groupBy("title", "next").count()
     return keyed(counts, f.concat_ws("|", "title", "next"), "count")
+
+
+@dp.table
+def watched() -> DataFrame:
+    # Everything, as a Parquet table for analytics.
+    return json_stream("watch-events", WATCHED, required="at")

@@ -80,3 +80,9 @@ def costs() -> DataFrame:
         "sqrt(pow(track[i].x - track[i - 1].x, 2) + pow(track[i].y - track[i - 1].y, 2))))"
     )
     return keyed(track, f.col("ride"), f.size("track").alias("positions"), km.alias("km"))
+
+
+@dp.table
+def ride_track() -> DataFrame:
+    # Every position of every ride, in the lake: the cost can be computed again at any time.
+    return json_stream("ride-positions", f"ride string, {POSITION}", required="at")
