@@ -7,6 +7,7 @@
 `stage`          what a story can do: send, start, kill, wait
 `services`       processes that run `service.py` of a demo
 `processes`      brokers and a web console that run as long as a demo
+`postgres`       a PostgreSQL server that runs as long as a demo
 `topics`         settings of topics, and their records, read again and again
 `streams`        what the transformations share
 `picture`        panels: tables, charts, maps, feeds
@@ -22,6 +23,9 @@
 `cep`            a pattern over events
 `metrics`        metrics collected, downsampled and watched
 `logs`           log aggregation into one format
+`bank`           MyBank: alerts on large transactions of a database
+`ingestion`      files to topics to a lake; speed and batch layer
+`activity`       website tracking: sessions, views per page
 `queue`          a work queue beside publish-subscribe
 `commitlog`      in-memory services that restore their state from a log
 `cqrs`           commands, events, read models

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from headrace.pipelines.brokers import broker_options
@@ -28,11 +26,11 @@ def json_stream(topic: str, schema: str, *, required: str) -> DataFrame:
     return columns.withColumn("at", f.timestamp_millis("at")) if "at" in columns.columns else columns
 
 
-def keyed(frame: DataFrame, key: Any, *columns: Any) -> DataFrame:
+def keyed(frame: DataFrame, key: Column, *columns: Column | str) -> DataFrame:
     """A record: the key, and the columns as a JSON object."""
     return frame.select(key.cast("string").alias("key"), f.to_json(f.struct(*columns)).alias("value"))
 
 
-def millis(column: Any) -> Any:
+def millis(column: Column | str) -> Column:
     """A timestamp as milliseconds since 1970."""
     return f.unix_millis(f.col(column) if isinstance(column, str) else column)

@@ -7,15 +7,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.kernel.json_values import JsonObject
 from headrace.records.builder import Record
 
 # The result of a demo: what `check.py` computes and what the demo wrote, by any key.
-Result: TypeAlias = dict[str, Any]
+Result: TypeAlias = JsonObject
 _SETTINGS = FetchSettings(isolation=READ_COMMITTED, stall_timeout_s=30, max_wait_ms=50)
 _DAY_MS = 86_400_000
 
@@ -50,8 +51,8 @@ class Contents:
         self.tables: Path | None = None
         """Where the tables of the demo's pipeline are."""
         self.records: dict[str, list[Record]] = {topic: [] for topic in topics}
-        self._rows: dict[str, list[dict[str, Any]]] = {topic: [] for topic in self.records}
-        self._latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in self.records}
+        self._rows: dict[str, list[JsonObject]] = {topic: [] for topic in self.records}
+        self._latest: dict[str, dict[str, JsonObject]] = {topic: {} for topic in self.records}
         known = client.topics(list(self.records))
         self._partitions = [(topic, index) for topic in self.records for index in known[topic].partitions]
         self._at = client.list_offsets(dict.fromkeys(self._partitions, EARLIEST)) if self._partitions else {}
@@ -81,16 +82,16 @@ class Contents:
             elif record.value is None:
                 latest.pop(key, None)
 
-    def rows(self, topic: str) -> Iterator[dict[str, Any]]:
+    def rows(self, topic: str) -> Iterator[JsonObject]:
         """The values of a topic that are JSON objects. Malformed values are left out, as the pipelines do."""
         return iter(self._rows[topic])
 
-    def latest(self, topic: str) -> dict[str, dict[str, Any]]:
+    def latest(self, topic: str) -> dict[str, JsonObject]:
         """The last value of every key, as a compacted topic keeps it."""
         return self._latest[topic]
 
 
-def table_rows(directory: Path) -> list[dict[str, Any]]:
+def table_rows(directory: Path) -> list[JsonObject]:
     """The rows of a Parquet table."""
     import pyarrow.parquet as pq
 
@@ -128,7 +129,7 @@ def _committed_files(log: Path) -> list[str]:
     return sorted(unquote(path) for path in found)
 
 
-def json_object(value: bytes | None) -> dict[str, Any] | None:
+def json_object(value: bytes | None) -> JsonObject | None:
     try:
         found = json.loads(value or b"null")
     except ValueError:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from headrace import connect
 from headrace.demos.postgres import NoPostgres, running_postgres
@@ -83,10 +82,10 @@ class Bank:
             connection.execute(self._sql(audit), (found[0], account))
             return int(found[0])
 
-    def large_transactions(self) -> list[tuple[Any, ...]]:
+    def large_transactions(self) -> list[tuple[int, str, int, int]]:
         """By one query, without streams: what had to be reported."""
         with self._database.connect() as connection:
-            return [tuple(row) for row in connection.execute(AUDIT).fetchall()]
+            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(AUDIT).fetchall()]
 
 
 def run(stage: Stage) -> None:

@@ -11,12 +11,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 from headrace import connect
+from headrace.kernel.json_values import JsonObject
 
 stopping = threading.Event()
-Event = dict[str, Any]
+Event: TypeAlias = JsonObject
 
 
 def commands(bootstrap: str) -> None:

@@ -15,9 +15,9 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from headrace import connect
+from headrace.kernel.json_values import JsonObject
 
 TEXTS = {
     "order-shipped": "Your order {number} is on its way.",
@@ -59,7 +59,7 @@ def send(bootstrap: str, topic: str, port: str) -> None:
             dead.flush()
 
 
-def delivered(message: dict[str, Any], port: int) -> str | None:
+def delivered(message: JsonObject, port: int) -> str | None:
     """None, or why the gateway did not take the message."""
     content = json.dumps({name: message[name] for name in ("message", "to", "text")}).encode()
     try:

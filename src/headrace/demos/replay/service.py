@@ -6,14 +6,14 @@ import signal
 import sys
 import threading
 from collections import Counter
-from typing import Any
 
 from headrace import connect
+from headrace.kernel.json_values import JsonObject
 
 stopping = threading.Event()
 
 
-def change(sale: dict[str, Any], version: int) -> int:
+def change(sale: JsonObject, version: int) -> int:
     cents: int = sale["cents"]
     if version == 1:
         return cents

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="untyped-decorator"
 
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -40,7 +39,7 @@ class Sessions(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.current = handle.getValueState("session", "start long, last long, views int, landing string, exit string")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802,N803
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:  # noqa: N802,N803
         known = self.current.get()
         session = None if known is None else tuple(known)
         for row in sorted(rows, key=lambda each: (each.ms, each.page)):

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="untyped-decorator"
 
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -51,7 +50,7 @@ class LargeTransactions(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.threshold = handle.getValueState("threshold", "cents long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802,N803
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:  # noqa: N802,N803
         known = self.threshold.get()
         limit = None if known is None else known[0]
         for row in sorted(rows, key=lambda each: (each.position, each.number)):

@@ -3,7 +3,6 @@
 # mypy: disable-error-code="untyped-decorator"
 
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -28,7 +27,7 @@ class TwoCountries(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.recent = handle.getListState("recent", "payment string, country string, ms long")
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802,N803
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: object) -> Iterator[Row]:  # noqa: N802,N803
         recent = [tuple(each) for each in self.recent.get()]
         for row in sorted(rows, key=lambda each: each.ms):
             recent = [each for each in recent if row.ms - each[2] <= WITHIN_MS]
