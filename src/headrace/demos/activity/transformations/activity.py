@@ -3,6 +3,7 @@
 # mypy: disable-error-code="untyped-decorator"
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -17,6 +18,7 @@ BROKERS = broker_options(spark)
 VIEW = "visitor string, page string, action string, at long"
 # Half an hour on a real website.
 GAP_MS = 1000
+Session: TypeAlias = tuple[int, int, int, str, str]
 SESSION = "visitor string, start long, last long, views int, landing string, exit string"
 
 for topic in ("sessions", "page-counts"):
@@ -33,6 +35,11 @@ def counts() -> DataFrame:
     return keyed(views, f.col("page"), "views", "shares")
 
 
+def session_row(visitor: str, session: Session) -> Row:
+    start, last, views, landing, exit_ = session
+    return Row(visitor=visitor, start=start, last=last, views=views, landing=landing, exit=exit_)
+
+
 class Sessions(StatefulProcessor):  # type: ignore[misc]
     """The state of a visitor is the current session. A batch writes every session that it has changed."""
 
@@ -47,11 +54,11 @@ class Sessions(StatefulProcessor):  # type: ignore[misc]
                 session = (session[0], row.ms, session[2] + 1, session[3], row.page)
                 continue
             if session is not None:
-                yield Row(key[0], *session)
+                yield session_row(key[0], session)
             session = (row.ms, row.ms, 1, row.page, row.page)
         if session is not None:
             self.current.update(session)
-            yield Row(key[0], *session)
+            yield session_row(key[0], session)
 
     def close(self) -> None:
         pass

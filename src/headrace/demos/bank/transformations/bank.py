@@ -11,9 +11,11 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.demos.streams import json_stream, keyed
 from headrace.pipelines.brokers import broker_options
+from headrace.pipelines.connectors.cdc_source import ChangeSource
 
 spark = SparkSession.active()
 BROKERS = broker_options(spark)
+spark.dataSource.register(ChangeSource)
 CHANGE = "kind string, account string, id long, cents long, at_ms long, position long, number int"
 
 for topic in ("bank-changes", "bank-thresholds", "bank-alerts"):

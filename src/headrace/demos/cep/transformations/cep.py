@@ -33,7 +33,10 @@ class TwoCountries(StatefulProcessor):  # type: ignore[misc]
             recent = [each for each in recent if row.ms - each[2] <= WITHIN_MS]
             for payment, country, ms in recent:
                 if country != row.country and ms < row.ms:
-                    yield Row(key[0], payment, row.payment, country, row.country, row.ms)
+                    yield Row(
+                        card=key[0], payment=payment, payment2=row.payment, country=country, country2=row.country,
+                        ms=row.ms,
+                    )  # fmt: skip
             recent.append((row.payment, row.country, row.ms))
         self.recent.put(recent)
 
