@@ -51,7 +51,8 @@ def _user(folder: Path) -> _User:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """Yields the URL of a server with logical decoding. Its files are temporary. Raises NoPostgres."""
+    """Yields the URL of a server with logical decoding. Its files are temporary, so it does not wait for the
+    disk. Raises NoPostgres."""
     initdb, postgres = _programs()
     with tempfile.TemporaryDirectory(prefix="headrace-postgres-") as name:
         folder = Path(name)
@@ -66,6 +67,7 @@ def running_postgres() -> Iterator[str]:
             "wal_level=logical",
             f"port={port}",
             "listen_addresses=127.0.0.1",
+            "fsync=off",
             f"unix_socket_directories={folder}",
         )
         command = [postgres, "-D", str(data), *(part for option in options for part in ("-c", option))]

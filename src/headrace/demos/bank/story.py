@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from headrace import connect
 from headrace.demos.postgres import NoPostgres, running_postgres
@@ -58,39 +60,53 @@ class Bank:
     """The bank's own program. It knows nothing of topics."""
 
     def __init__(self, url: str) -> None:
-        self._database = Database(url)
-        self._mark = "?" if self._database.is_sqlite else "%s"
+        self._is_sqlite = Database(url).is_sqlite
+        if self._is_sqlite:
+            self._connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, check_same_thread=False)
+        else:
+            import psycopg
 
-    def _sql(self, text: str) -> str:
-        return text.replace("?", self._mark)
+            self._connection = psycopg.connect(url)
+
+    def _execute(self, text: str, *values: object) -> list[tuple[Any, ...]]:
+        found = self._connection.execute(text if self._is_sqlite else text.replace("?", "%s"), values)
+        return [] if found.description is None else found.fetchall()
 
     def choose_threshold(self, account: str, cents: int) -> None:
-        upsert = (
+        self._execute(
             "INSERT INTO thresholds (account, cents) VALUES (?, ?) "
-            "ON CONFLICT (account) DO UPDATE SET cents = excluded.cents"
+            "ON CONFLICT (account) DO UPDATE SET cents = excluded.cents",
+            account,
+            cents,
         )
-        with self._database.connect() as connection:
-            connection.execute(self._sql(upsert), (account, cents))
+        self._connection.commit()
 
     def book(self, account: str, cents: int) -> int:
         """Returns the number of the transaction."""
         insert = "INSERT INTO transactions (account, cents, at_ms) VALUES (?, ?, ?) RETURNING id"
         audit = "INSERT INTO audit (id, threshold) VALUES (?, (SELECT cents FROM thresholds WHERE account = ?))"
-        with self._database.connect() as connection:
-            found = connection.execute(self._sql(insert), (account, cents, int(time.time() * 1000))).fetchone()
-            assert found is not None
-            connection.execute(self._sql(audit), (found[0], account))
-            return int(found[0])
+        ((number,),) = self._execute(insert, account, cents, int(time.time() * 1000))
+        self._execute(audit, number, account)
+        self._connection.commit()
+        return int(number)
 
-    def large_transactions(self) -> list[tuple[int, str, int, int]]:
+    def large_transactions(self) -> list[tuple[Any, ...]]:
         """By one query, without streams: what had to be reported."""
-        with self._database.connect() as connection:
-            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(AUDIT).fetchall()]
+        found = self._execute(AUDIT)
+        self._connection.commit()
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def run(stage: Stage) -> None:
-    bank = Bank(stage.settings[DATABASE])
     stage.say(stage.settings["note"])
+    with closing(Bank(stage.settings[DATABASE])) as bank:
+        _tell(stage, bank)
+
+
+def _tell(stage: Stage, bank: Bank) -> None:
     _fill(stage, bank)
     _wait_for_alerts(stage, bank)
     _report_single_ones(stage, bank)
@@ -111,6 +127,7 @@ def _fill(stage: Stage, bank: Bank) -> None:
         if stage.is_paced:
             stage.stopping.wait(max(0.0, began + record.at_s - time.monotonic()))
         row = json.loads(record.value or b"")
+        stage.sender.sent.records[record.topic] += 1
         if record.topic == "thresholds":
             bank.choose_threshold(row["account"], row["cents"])
         else:
