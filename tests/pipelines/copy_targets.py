@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, FetchStream
-from headrace.pipelines.source.arrow_records import Decoder
+from headrace.serialization.arrow_records import Decoder
 
 _CONNECTOR_CHECKPOINT = "storage/checkpoints/copy"
 _CONNECTOR = """name: copy

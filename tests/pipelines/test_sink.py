@@ -177,7 +177,7 @@ def test_slot_skips_batches_in_its_ledger_and_a_stale_attempt_is_fenced(cluster:
 
 def values_of(cluster: Cluster, topic: str) -> Counter[bytes]:
     from headrace.client.blocking.fetch import FetchSettings, FetchStream
-    from headrace.pipelines.source.arrow_records import Decoder
+    from headrace.serialization.arrow_records import Decoder
 
     wait_for_markers(cluster, topic)
     end = cluster.client.list_offsets({(topic, 0): LATEST})[(topic, 0)]

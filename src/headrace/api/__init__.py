@@ -16,6 +16,8 @@ In reading order:
 `transaction`      consume, transform and produce in one transaction
 `queue`            share groups
 `frames`           topics as Arrow, pandas, Polars and DuckDB tables
+`arrow_columns`    topics as Arrow columns without an object for each record
+`live_table`       the newest records of a topic in a notebook
 `administration`   topics, groups and lag
 `value_codec`      values of a topic as bytes, text, JSON or records of a schema registry
 `value_types`      dataclasses, Pydantic models, msgspec structs and TypedDicts, read and built

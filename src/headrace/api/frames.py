@@ -69,15 +69,48 @@ class Range:
         return high if found in (OFFSET_END, -1) else int(found)
 
 
+class Tail(Range):
+    """The last offsets of each partition."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(None, None, None)
+        self._count = count
+
+    def offsets(self, consumer: Consumer, topic: str, index: int) -> tuple[int, int]:
+        low, high = super().offsets(consumer, topic, index)
+        return max(low, high - self._count), high
+
+
+def _consumer(settings: Mapping[str, object]) -> Consumer:
+    return Consumer({**settings, "group.id": "headrace-frames", "enable.auto.commit": False})
+
+
+def _spans(consumer: Consumer, topic: str, wanted: Range) -> dict[int, tuple[int, int]]:
+    """(first offset, offset to stop before) of the partitions that have records of the range. Raises ReadFailed."""
+    found = consumer.list_topics(topic, _ASK_TIMEOUT_S).topics[topic]
+    if found.error is not None:
+        raise ReadFailed(f"topic {topic} cannot be read: {found.error.str()}")
+    spans = {index: wanted.offsets(consumer, topic, index) for index in found.partitions}
+    return {index: (start, end) for index, (start, end) in spans.items() if start < end}
+
+
+def spans_of(settings: Mapping[str, object], topic: str, wanted: Range) -> dict[int, tuple[int, int]]:
+    """Offsets of a range by partition. Raises ReadFailed."""
+    consumer = _consumer(settings)
+    try:
+        return _spans(consumer, topic, wanted)
+    except KafkaException as error:
+        raise ReadFailed(f"topic {topic} cannot be read: {error.args[0].str()}") from None
+    finally:
+        consumer.close()
+
+
 def records_of(settings: Mapping[str, object], topic: str, decoder: Decoder[T], wanted: Range) -> Iterator[Record[T]]:
     """The records of a range, without a group. Ends at its end. Raises ReadFailed."""
-    consumer = Consumer({**settings, "group.id": "headrace-frames", "enable.auto.commit": False})
+    consumer = _consumer(settings)
     try:
-        found = consumer.list_topics(topic, _ASK_TIMEOUT_S).topics[topic]
-        if found.error is not None:
-            raise ReadFailed(f"topic {topic} cannot be read: {found.error.str()}")
-        spans = {index: wanted.offsets(consumer, topic, index) for index in found.partitions}
-        left = {index: end for index, (start, end) in spans.items() if start < end}
+        spans = _spans(consumer, topic, wanted)
+        left = {index: end for index, (_, end) in spans.items()}
         consumer.assign([TopicPartition(topic, index, spans[index][0]) for index in left])
         while left:
             messages = next_messages(consumer, _BATCH, _WAIT_S)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
-from headrace.api.administration import html_table
-from headrace.api.errors import NotPossible, WrongValue
-from headrace.api.frames import Moment, Range, arrow_table, records_of
+from headrace.api.errors import NotPossible, ReadFailed, WrongValue
+from headrace.api.frames import Moment, Range, Tail, arrow_table, records_of, spans_of
+from headrace.api.live_table import LiveTable, records_html
 from headrace.api.queue import Delivery, deliveries
 from headrace.api.reader import Decoder, GroupReader, checked, next_messages
 from headrace.api.record import Record
 from headrace.api.sender import Key, Sender, SentHeaders, check_guarantee
 from headrace.api.value_codec import Unchanged, ValueCodec
 from headrace.api.value_types import Field, built, fields_of, is_record_type
+from headrace.kernel.errors import Fault
 
 if TYPE_CHECKING:
     import duckdb
@@ -107,15 +108,17 @@ class Topic(Generic[T]):
             settings["isolation.level"] = "read_committed"
         return GroupReader(settings, self.name, self._decoder, guarantee, idle_s=idle)
 
-    async def follow(self, *, start: str = "latest") -> AsyncIterator[Record[T]]:
-        """New records of all partitions, without a group, for asyncio."""
+    async def follow(
+        self, *, start: str = "latest", until: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[Record[T]]:
+        """New records of all partitions, without a group, for asyncio. Ends when `until` returns true."""
         consumer = Consumer({**self._settings, "group.id": "headrace-follow", "enable.auto.commit": False})
         at = OFFSET_END if start == "latest" else OFFSET_BEGINNING
         try:
             found = await asyncio.to_thread(consumer.list_topics, self.name, _TIMEOUT_S)
             partitions = found.topics[self.name].partitions
             consumer.assign([TopicPartition(self.name, index, at) for index in partitions])
-            while True:
+            while not until():
                 for message in checked(await asyncio.to_thread(next_messages, consumer, 500, 0.2)):
                     yield self._decoder.record(message)
         finally:
@@ -135,8 +138,18 @@ class Topic(Generic[T]):
     # --- tables ---
 
     def to_arrow(self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None) -> pa.Table:
-        fields = [one.name for one in self._fields()]
-        return arrow_table(self.records(start=start, end=end, last=last), fields)
+        """The columns are `partition`, `offset`, `timestamp`, `key`, the fields of the type, and `error`."""
+        from headrace.api.arrow_columns import column_reader
+
+        fields, wanted = self._fields(), Range(start, end, last)
+        reader = column_reader(self._codec, self._hint, fields)
+        if reader is None:
+            records = records_of(self._settings, self.name, self._decoder, wanted)
+            return arrow_table(records, [one.name for one in fields])
+        try:
+            return reader.table(self._settings, self.name, spans_of(self._settings, self.name, wanted))
+        except Fault as fault:
+            raise ReadFailed(f"topic {self.name} cannot be read: {fault.message}") from fault
 
     def to_pandas(
         self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None
@@ -175,16 +188,26 @@ class Topic(Generic[T]):
         self.flush()
         return count
 
-    def _fields(self) -> list[Field]:
-        return fields_of(self._hint) if isinstance(self._hint, type) and is_record_type(self._hint) else []
+    def _fields(self) -> tuple[Field, ...]:
+        return fields_of(self._hint) if isinstance(self._hint, type) and is_record_type(self._hint) else ()
+
+    def last(self, count: int) -> list[Record[T]]:
+        """The newest records, oldest first."""
+        if count < 1:
+            raise NotPossible(f"last({count}): ask for at least one record")
+        # Offsets of control records and of compacted ones are not records: such a partition may give fewer.
+        found = records_of(self._settings, self.name, self._decoder, Tail(count))
+        return sorted(found, key=lambda record: (record.timestamp_ms, record.partition, record.offset))[-count:]
+
+    def live(
+        self, *, rows: int = _SHOWN_ROWS, every: float = 0.5, show: Callable[[str], object] | None = None
+    ) -> LiveTable[T]:
+        """A table of the newest records that updates itself in a notebook until its `stop`."""
+        return LiveTable(self, rows, every, show)
 
     def _repr_html_(self) -> str:
-        """The last records, for notebooks."""
-        rows: list[tuple[object, ...]] = []
-        for record in self.records():
-            shown = record.decoded if record.error is None else f"cannot be decoded: {record.error}"
-            rows.append((record.partition, record.offset, record.timestamp.isoformat(), record.key, shown))
-        return html_table(("partition", "offset", "time", "key", self.name), rows[-_SHOWN_ROWS:])
+        """The newest records, for notebooks."""
+        return records_html(self.name, self.last(_SHOWN_ROWS))
 
 
 def _arrow_of(frame: object) -> pa.Table:

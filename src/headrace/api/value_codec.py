@@ -96,7 +96,10 @@ class Registered:
         except RegistryError as error:
             name = "its latest schema" if hint is None else hint.__name__
             raise SchemaRefused(f"topic {topic}: the registry refuses {name}: {error}") from None
-        self._decoder = RecordDecoder(client, reader=None if hint is None else schema, native=True)
+        self.client = client
+        self.reader = None if hint is None else schema
+        """The schema of the type; None if each record is read by its own."""
+        self._decoder = RecordDecoder(client, reader=self.reader, native=True)
 
     def encode(self, value: object) -> bytes:
         if self._hint is not None:

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -41,8 +42,13 @@ def _is_msgspec(hint: type) -> bool:
     return hasattr(hint, "__struct_fields__")
 
 
-def fields_of(hint: type) -> list[Field]:
-    """The fields of a record type, in order."""
+@functools.cache
+def fields_of(hint: type) -> tuple[Field, ...]:
+    """The fields of a record type, in order. Kept, because to read annotations takes longer than to build a value."""
+    return tuple(_fields(hint))
+
+
+def _fields(hint: type) -> list[Field]:
     hints = typing.get_type_hints(hint)
     if dataclasses.is_dataclass(hint):
         return [Field(one.name, hints[one.name], _dataclass_default(one)) for one in dataclasses.fields(hint)]
@@ -134,6 +140,7 @@ def _built_record(hint: type, value: object) -> object:
     return dict(made) if typing.is_typeddict(hint) else hint(**made)
 
 
+@functools.cache
 def _is_needed(hint: type, name: str) -> bool:
     if typing.is_typeddict(hint):
         return name in hint.__required_keys__  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@
 `rules`             conditions of data contracts
 `record_decoder`    bytes to values
 `record_encoder`    values to bytes
+`arrow_records`     record batches to Arrow columns with numpy
 `columns`           payloads as Arrow columns
 `arrow_decoder`     a column of payloads of mixed versions to the columns of one schema
 """

@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.options import SourceOptions
-from headrace.pipelines.source.arrow_records import arrow_schema
 from headrace.pipelines.source.offsets import OffsetRange, split_ranges
 from headrace.pipelines.source.reader import RangePartition
 from headrace.pipelines.spark.worker_clients import client_for
+from headrace.serialization.arrow_records import arrow_schema
 from headrace.tables.definitions import Definitions
 from headrace.tables.relation_rows import after
 from headrace.tables.table_files import file_system

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from headrace.pipelines.source.arrow_records import HEADERS_TYPE
+from headrace.serialization.arrow_records import HEADERS_TYPE
 
 KAFKA_COLUMNS: Final = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 _BINARY_SCHEMA: Final = pa.schema(

@@ -22,8 +22,8 @@ from headrace.kernel.errors import OffsetOutOfRange
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import DataLossError
 from headrace.pipelines.options import Cluster
-from headrace.pipelines.source.arrow_records import Decoder
 from headrace.pipelines.source.offsets import OffsetRange, split_ranges
+from headrace.serialization.arrow_records import Decoder
 
 _FETCH: Final = FetchSettings(max_bytes=4 << 20, isolation=READ_COMMITTED, stall_timeout_s=30.0, reuse_buffer=True)
 _QUEUED_BATCHES: Final = 4

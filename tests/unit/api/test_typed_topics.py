@@ -12,12 +12,14 @@ from typing import Any, TypedDict
 import msgspec
 import pydantic
 import pytest
+from confluent_kafka import Producer
 
 import headrace
 from headrace.api.cluster import Cluster
 from headrace.api.errors import DeliveryFailed, NoSchema, NotPossible, ReadFailed, SchemaRefused, WrongValue
 from headrace.testing.in_process import RunningBroker, broker
 from headrace.testing.registry import RunningRegistry, registry
+from tests.support.clock import wait_for
 
 
 class Size(enum.Enum):
@@ -347,3 +349,106 @@ def test_importing_headrace_stays_light() -> None:
     code = "import headrace, sys; print('confluent_kafka' in sys.modules, callable(headrace.connect))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "False True\n"
+
+
+@dataclasses.dataclass
+class Measured:
+    id: str
+    count: int
+    share: float
+    is_new: bool
+    note: str | None = None
+
+
+GOOD = Measured("a", 1, 0.5, True)
+MIXED: list[bytes | None] = [
+    b'{"id": "a", "count": 1, "share": 2, "is_new": true}',
+    b'{"id": "b", "count": 2, "share": 2.5, "is_new": false, "note": "x", "more": [1]}',
+    b'{"id": "c", "count": "2", "share": 2.5, "is_new": false}',
+    b'{"id": "d", "count": 2, "share": 2.5}',
+    b'{"id": "e",\n "count": 3, "share": 1.5, "is_new": true, "note": null}',
+    b'{"id": "f", "count": 3, "share": 1.5, "is_new": true}{"id": "g"}',
+    b"",
+    b"[]",
+    b"\xff",
+    None,
+]
+
+
+@pytest.mark.parametrize("values", [MIXED[:2], [MIXED[1], None, MIXED[0]], MIXED, [None], [None, b"[]"], []])
+def test_columns_equal_the_records_one_by_one(cluster: Cluster, name: str, values: list[bytes | None]) -> None:
+    raw, typed = cluster.topic(name, bytes), cluster.topic(name, Measured)
+    for number, value in enumerate(values):
+        raw.send(value, key=f"k{number}", partition=number % 2)
+    raw.flush()
+    table = typed.to_arrow()
+    one_by_one = sorted(typed.records(), key=lambda record: (record.partition, record.offset))
+    assert table.column_names[:4] == ["partition", "offset", "timestamp", "key"]
+    assert [(row["partition"], row["offset"], row["key"]) for row in table.to_pylist()] == [
+        (record.partition, record.offset, record.key) for record in one_by_one
+    ]
+    fields = [field.name for field in dataclasses.fields(Measured)]
+    for row, record in zip(table.to_pylist(), one_by_one, strict=True):
+        assert row["error"] == record.error and row["timestamp"] == record.timestamp
+        decoded = record.decoded
+        assert [row[field] for field in fields] == [getattr(decoded, field, None) for field in fields]
+    assert raw.to_arrow()["value"].to_pylist() == [record.raw for record in one_by_one]
+
+
+def test_columns_through_the_registry_equal_the_records(registered: Cluster, name: str) -> None:
+    name += "-one-partition"
+    registered.topics.create(name)
+    typed = registered.topic(name, Measured)
+    typed.send_all([GOOD, dataclasses.replace(GOOD, id="b", note="x")])
+    typed.send(None, key="gone")
+    registered.topic(name, bytes).send(b"no schema id")
+    registered.flush()
+    table = typed.to_arrow()
+    assert table["id"].to_pylist() == ["a", "b", None, None] and table["note"].to_pylist() == [None, "x", None, None]
+    errors = table["error"].to_pylist()
+    assert errors[:3] == [None, None, None] and errors[3]
+    assert table["key"].to_pylist() == [None, None, "gone", None]
+
+
+def test_columns_leave_aborted_and_open_transactions_out(running: RunningBroker, cluster: Cluster, name: str) -> None:
+    topic = cluster.topic(name, str)
+    with cluster.transactions(f"{name}-id") as transactions:
+        with pytest.raises(KeyError), transactions.begin() as transaction:
+            transaction.send(topic, "aborted")
+            raise KeyError
+        with transactions.begin() as transaction:
+            transaction.send(topic, "committed")
+    wait_for(lambda: topic.to_arrow()["value"].to_pylist() == ["committed"], "the committed record")
+    hanging = Producer({"bootstrap.servers": running.bootstrap, "transactional.id": f"{name}-open", "log_level": 0})
+    hanging.init_transactions(20)
+    hanging.begin_transaction()
+    hanging.produce(name, "open")
+    hanging.flush(20)
+    assert topic.to_arrow()["value"].to_pylist() == ["committed"]
+    assert [record.value for record in topic.records()] == ["committed"]
+    hanging.abort_transaction(20)
+
+
+def test_a_notebook_shows_the_newest_records_and_a_live_table_follows(cluster: Cluster, name: str) -> None:
+    topic = cluster.topic(name, str)
+    for number in range(30):
+        topic.send(f"<{number}>", partition=0)
+    topic.flush()
+    assert [record.value for record in topic.last(3)] == ["<27>", "<28>", "<29>"]
+    shown = topic._repr_html_()
+    assert "&lt;29&gt;" in shown and "&lt;20&gt;" in shown and "&lt;19&gt;" not in shown, "ten rows, escaped"
+    pages: list[str] = []
+    live = topic.live(rows=2, every=0.01, show=pages.append)
+    assert [record.value for record in live.records] == ["<28>", "<29>"]
+    numbers = iter(range(1000))
+
+    def is_followed() -> bool:
+        topic.send(f"new {next(numbers)}", partition=1)
+        topic.flush()
+        return any("new " in page for page in pages)
+
+    wait_for(is_followed, "the table to show a new record")
+    live.stop()
+    assert len(live.records) == 2 and "stopped" in live._repr_html_()
+    with pytest.raises(NotPossible, match="at least one record"):
+        topic.last(0)

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.schemas.registry_options import RegistryAccess, version_of
-from headrace.pipelines.source.arrow_records import HEADERS_TYPE
 from headrace.serialization.arrow_decoder import ArrowDecoder, Headers
+from headrace.serialization.arrow_records import HEADERS_TYPE
 from headrace.serialization.errors import RegistryError, SerializationError
 from headrace.serialization.schema import RegisteredSchema
 from headrace.serialization.subjects import subject_of

@@ -3,6 +3,5 @@
 `reader`         batch and stream readers, one partition of Spark per range of offsets
 `planning`       asks the brokers for partitions, topic ids and offsets
 `offsets`        the offset options, and how ranges are split and limits are shared
-`arrow_records`  record batches to Arrow columns with numpy
 `stream_state`   topic ids and missed records of a streaming query, kept in the topic `__streams`
 """

@@ -71,7 +71,7 @@ def read_range(
     options: SourceOptions, task: InputPartition, batch: RunningBatch | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Fetches and decodes one range on an executor. `batch`: the running batch of a stream."""
-    from headrace.pipelines.source.arrow_records import Decoder
+    from headrace.serialization.arrow_records import Decoder
 
     if not isinstance(task, RangePartition):
         return

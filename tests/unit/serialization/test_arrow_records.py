@@ -15,12 +15,12 @@ from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.kernel.errors import CorruptBatch
 from headrace.kernel.ids import partition_for_key
 from headrace.pipelines.sink.arrow_writer import encode_headers, partitions_for_keys, sections
-from headrace.pipelines.source.arrow_records import Decoder, arrow_schema
 from headrace.records.batch import HEADER_BYTES, BatchView, TimestampType
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
+from headrace.serialization.arrow_records import Decoder, arrow_schema
 from tests.support.unreadable_batches import Damage, unreadable_batch
 
 _bytes = st.none() | st.binary(max_size=300)

@@ -11,13 +11,13 @@ offset. Decompression has an upper bound on the size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
 from headrace.kernel.plurals import counted
 from headrace.records.batch import CODEC_MASK, HEADER_BYTES, TIMESTAMP_TYPE_BIT, BatchView
