@@ -22,6 +22,7 @@ from headrace.pipelines.flows.dead_letter_headers import (
     TOPIC_HEADER,
 )
 from headrace.pipelines.lite.rows import DELETED, ERROR, KEY, LiteRow, not_in_lite
+from headrace.pipelines.lite.spark_text import double_text
 from headrace.pipelines.lite.topic_rows import deleted_row
 from headrace.pipelines.plugins.columns import Column, Value, parse_columns
 from headrace.records.builder import Record
@@ -36,7 +37,12 @@ RECORD: Final = "_record"
 
 
 class _Number(str):
-    """A number as it is written, because a text column keeps the writing."""
+    """A number as it is written: whole numbers may have more digits than any type holds."""
+
+    @property
+    def text(self) -> str:
+        """The number in a text column: Spark reads a number with a fraction or an exponent as a double first."""
+        return str(self) if self.lstrip("-").isdigit() else double_text(float(self))
 
 
 @dataclass(frozen=True)
@@ -116,7 +122,7 @@ def _value(column: Column, value: Value) -> Value:
     is_number = isinstance(value, _Number)
     match column.kind:
         case "string":
-            return str(value) if is_number or isinstance(value, str) else _compact(value)
+            return value if isinstance(value, str) and not is_number else _compact(value)
         case "boolean":
             if isinstance(value, bool):
                 return value
@@ -135,7 +141,7 @@ def _value(column: Column, value: Value) -> Value:
 
 def _compact(value: Value) -> str:
     if isinstance(value, _Number):
-        return str(value)
+        return value.text
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_compact(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list):

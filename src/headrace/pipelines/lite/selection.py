@@ -4,7 +4,8 @@ texts, and casts between numbers. Everything else is refused with its name, beca
 with and without --lite.
 
 Left out on purpose: division (by zero it is an error in Spark), concat (ignores null in DuckDB), casts of texts to
-whole numbers ('1.5' is 2 in DuckDB), dates and times (formats differ), aggregates and joins (they need state).
+whole numbers ('1.5' is 2 in DuckDB), length (int in Spark, bigint in DuckDB), dates and times (formats differ),
+aggregates and joins (they need state).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _COLUMNS: Final = re.compile(
     re.IGNORECASE,
 )
 _CLASSES: Final = ("COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "OPERATOR", "CASE", "BETWEEN", "TYPE")
-_FUNCTIONS: Final = ("upper", "lower", "length", "trim", "ltrim", "rtrim", "replace", "abs", "+", "-", "*", "||", "~~")
+_FUNCTIONS: Final = ("upper", "lower", "trim", "ltrim", "rtrim", "replace", "abs", "+", "-", "*", "||", "~~")
 _CASTS: Final = {
     "INTEGER": ("int",),
     "BIGINT": ("int", "bigint"),
