@@ -1,11 +1,14 @@
 """Connectors from a topic of JSON records into a PostgreSQL table and into a Delta table, written by Spark's tasks.
 
 A run decodes JSON and writes with the ledger: one `--once` run in a warm session on two cores. The database runs on the
-same two cores, with `fsync` on.
+same two cores, with `fsync` on. The rows about `--lite` are one process each: from its start until it has read the
+checkpoint and says so, and its resident memory after it has copied the topic.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 
 from benchmarks.report import Row
 from benchmarks.servers import Headrace
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.client import LATEST, BlockingClient
 from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.pipelines.connectors.connector import connector_run, load_connector
 from headrace.pipelines.connectors.databases import Database
@@ -27,22 +30,74 @@ ROWS = {
     "update": Row("topic → PostgreSQL, the same keys again", "rows/s"),
     "append": Row("topic → PostgreSQL, without a key", "rows/s"),
     "delta": Row("topic → Delta table", "rows/s"),
+    "lite": Row("--lite: topic → topic", "rows/s"),
+    "lite start": Row("--lite: ready after", "s", higher_is_better=False),
+    "lite memory": Row("--lite: memory, columns only", "MB", higher_is_better=False),
+    "lite sql memory": Row("--lite: memory, with an expression in DuckDB", "MB", higher_is_better=False),
 }
-PARTS = tuple(ROWS)
-_COUNT = 400_000
-_PER_BATCH = 100_000
+PARTS = ("insert", "update", "append", "delta", "lite")
+_COUNT = 200_000
+_PER_BATCH = 50_000
 
 
 def run(directory: Path, rounds: int = 3, parts: Collection[str] = PARTS) -> list[Row]:
+    on_spark = [part for part in parts if part != "lite"]
+    with Headrace(directory / "headrace") as server:
+        _fill(server.bootstrap, "orders")
+        if "lite" in parts:
+            for number in range(rounds):
+                _lite(server.bootstrap, directory, number)
+        if on_spark:
+            _on_spark(server.bootstrap, directory, rounds, on_spark)
+    return [row for row in ROWS.values() if row.samples]
+
+
+def _on_spark(bootstrap: str, directory: Path, rounds: int, parts: Collection[str]) -> None:
     spark = spark_session("bench", master="local[2]", quick_start=False)
     try:
-        with Headrace(directory / "headrace") as server, running_postgres("fsync=on") as url:
-            _fill(server.bootstrap, "orders")
+        with running_postgres("fsync=on") as url:
             for number in range(rounds + 1):
-                _round(spark, server.bootstrap, url, directory, number, parts, warm_up=number == 0)
+                _round(spark, bootstrap, url, directory, number, parts, warm_up=number == 0)
     finally:
         spark.stop()
-    return [row for row in ROWS.values() if row.samples]
+
+
+def _lite(bootstrap: str, directory: Path, number: int) -> None:
+    client = BlockingClient(bootstrap)
+    for kind, select in (("lite", "SELECT id, customer"), ("lite sql", "SELECT id, upper(customer) AS customer")):
+        name = f"{kind.replace(' ', '-')}-{number}"
+        client.create_topic(name, 1)
+        file = directory / f"{name}.yml"
+        file.write_text(
+            f"name: {name}\nbootstrap: {bootstrap}\nstorage: {directory}/storage-{name}\n"
+            "from:\n  topic: {name: orders, schema: 'id bigint, customer string, amount double'}\n"
+            f"select: {select} FROM source\nto:\n  topic: {{name: {name}, key: id}}\n"
+        )
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", "pipeline", "run", str(file), "--lite"],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        process.stderr.readline()
+        ready = time.perf_counter()
+        pair = (name, 0)
+        while client.list_offsets({pair: LATEST})[pair] < _COUNT:
+            time.sleep(0.05)
+        if kind == "lite":
+            ROWS["lite start"].add("headrace", ready - began)
+            ROWS["lite"].add("headrace", _COUNT / (time.perf_counter() - ready))
+        ROWS[f"{kind} memory"].add("headrace", _resident_mb(process.pid))
+        process.terminate()
+        process.wait(60)
+        process.stderr.close()
+    client.close()
+
+
+def _resident_mb(pid: int) -> float:
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
 
 
 def _fill(bootstrap: str, topic: str) -> None:

@@ -138,7 +138,7 @@ class LiteRun:
             progress.dead_letters = progress.written_rows
         progress.lag = 0
         if isinstance(flow.source, TopicRows) and flow.end is not None:
-            progress.end_offsets = flow.end
+            progress.end_offsets, progress.lag = flow.end, flow.source.lag(flow.end)
             if self._writer is not None:
                 self._writer.commit(progress)
         self._publish(one)
@@ -184,6 +184,8 @@ class LiteRun:
 
 def flow_makers(spec: ConnectorSpec) -> list[Callable[[], LiteFlow]]:
     """Functions that open the flows of the connector, the rows first."""
+    if getattr(spec, "rules", ()):
+        raise not_in_lite(spec.file.name, 'it has "expect"')
     made: list[Callable[[], LiteFlow]] = [lambda: _rows_flow(spec)]
     if spec.source.kind == "topic" and "schema" in spec.source.settings:
         made.append(lambda: _letters_flow(spec))

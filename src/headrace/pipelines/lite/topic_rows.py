@@ -57,6 +57,7 @@ class TopicRows:
         cluster = options.cluster
         self._client = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
         self._planner = Planner(options, self._client)
+        self._latest: dict[tuple[str, int], int] = {}
 
     def initial(self) -> JsonOffset:
         found = self._planner.find()
@@ -66,6 +67,7 @@ class TopicRows:
         begun = offsets_from_json(start)
         found = self._planner.find()
         latest = self._planner.latest(found.partitions)
+        self._latest = latest
         earliest = self._planner.earliest(found.partitions)
         for pair, offset in begun.items():
             if pair not in latest:
@@ -84,6 +86,11 @@ class TopicRows:
 
     def end(self) -> JsonOffset | None:
         return dict(offsets_to_json(self._planner.latest(self._planner.find().partitions)))
+
+    def lag(self, end: JsonOffset) -> int:
+        """Records after `end` when the source was last asked."""
+        offsets = offsets_from_json(end)
+        return sum(max(latest - offsets.get(pair, latest), 0) for pair, latest in self._latest.items())
 
     def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
         begun, until = offsets_from_json(start), offsets_from_json(end)
