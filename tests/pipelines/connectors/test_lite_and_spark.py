@@ -17,6 +17,7 @@ from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.decode import decode
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.lite.json_values import JsonValues
+from headrace.pipelines.lite.run import idle_seconds
 from headrace.pipelines.lite.selection import selection
 from headrace.pipelines.lite.spark_text import cast_text, double_text, json_text
 from headrace.pipelines.lite.topic_target import TopicTarget
@@ -161,6 +162,24 @@ def test_select_that_may_differ_is_refused(select: str, words: str) -> None:
         selection(select, parse_columns("i int, s string"), "c.yml")
     assert words in str(refusal.value)
     assert "does not exist" in words or str(refusal.value).endswith("needs Spark: run the connector without --lite")
+
+
+def test_pause_without_rows_is_the_trigger_interval(tmp_path: Path) -> None:
+    def pause(trigger: str, source: str = "topic: {name: t}") -> float:
+        file = tmp_path / "c.yml"
+        file.write_text(f"bootstrap: h:1\nfrom:\n  {source}\nto: console\n{trigger}")
+        return idle_seconds(load_connector(file))
+
+    assert [pause(f"trigger: {text}") for text in ("500 milliseconds", "2 seconds", "10s", "1 minute", "5 min")] == [
+        0.5,
+        2,
+        10,
+        60,
+        300,
+    ]
+    assert pause("") < pause("", "jdbc: {url: 'sqlite:///x', table: t, column: c}")
+    with pytest.raises(PipelineError, match="its trigger is '1 hour', which needs Spark"):
+        pause("trigger: 1 hour")
 
 
 def test_topic_connector_changes_runner_in_the_middle_of_a_batch(

@@ -11,6 +11,7 @@ run; a signal handler may call `stop`.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,6 +35,10 @@ from headrace.pipelines.options import SinkOptions
 from headrace.pipelines.plugins.columns import Column
 
 _IDLE_S: Final = 0.1
+# A question to a database costs it a query, so it is asked less often.
+_TABLE_IDLE_S: Final = 1.0
+_INTERVAL: Final = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|min|minutes?)")
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _SETTINGS: Final = ("name", "pattern", "schema", "format", "startingOffsets", "decode", "options")
@@ -59,6 +64,7 @@ class LiteRun:
     _flows: list[_Running] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: RunLock | None = None
+    _idle_s: float = _IDLE_S
     _writer: ProgressWriter | None = None
 
     @property
@@ -71,6 +77,7 @@ class LiteRun:
             raise PipelineError(f"storage {spec.storage!r} is not on this machine: --lite needs a file path")
         if name := next((name for name in spec.configuration if name == "headrace.trigger.realtime"), None):
             raise not_in_lite(self.spec.file.name, f"it has {name}")
+        self._idle_s = idle_seconds(self.spec)
         self._lock = RunLock(spec)
         try:
             for make in flow_makers(self.spec):
@@ -96,7 +103,7 @@ class LiteRun:
             while not self._stop.is_set() and not all(one.ended for one in self._flows):
                 busy = [self._step(one) for one in self._flows if not one.ended]
                 if not any(busy):
-                    self._stop.wait(_IDLE_S)
+                    self._stop.wait(self._idle_s)
             for one in self._flows:
                 one.progress.state = STOPPED
                 self._publish(one)
@@ -180,6 +187,17 @@ class LiteRun:
             self._lock.release()
         if self._writer is not None:
             self._writer.close()
+
+
+def idle_seconds(spec: ConnectorSpec) -> float:
+    """The pause when there are no new rows: the trigger interval of the connector, as Spark reads it."""
+    if spec.trigger is None:
+        return _TABLE_IDLE_S if spec.source.kind == "jdbc" else _IDLE_S
+    match = _INTERVAL.fullmatch(spec.trigger.strip().lower())
+    if match is None:
+        raise not_in_lite(spec.file.name, f"its trigger is {spec.trigger!r}")
+    unit = "ms" if match[2].startswith(("ms", "mil")) else match[2][0]
+    return int(match[1]) * _UNITS[unit]
 
 
 def flow_makers(spec: ConnectorSpec) -> list[Callable[[], LiteFlow]]:
