@@ -47,7 +47,9 @@ def parse_proto(text: str) -> ProtoFile:
         parsed = Parser(setup_lexer=_strict, setup_parser=_strict).parse(text)
     except InvalidSchema:
         raise
-    except (ValueError, TypeError, AttributeError, RecursionError) as fault:
+    except RecursionError as fault:
+        raise InvalidSchema("Invalid Protobuf schema: its messages are nested too deeply") from fault
+    except (ValueError, TypeError, AttributeError) as fault:
         raise InvalidSchema(f"Invalid Protobuf schema: {fault}") from fault
     elements = parsed.file_elements
     packages = [each.name for each in elements if isinstance(each, ast.Package)]
