@@ -37,7 +37,9 @@ from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
 from headrace.testing.in_process import RunningBroker, broker
 from tests.conformance.avro_models import Purchase
+from tests.conformance.test_avro_compatibility import class_path
 from tests.support.effort import is_long
+from tests.support.java_client import SOURCES
 from tests.support.npm import npm_project
 from tests.support.registry import RunningRegistry, registry
 
@@ -332,3 +334,44 @@ def test_python_schema_registry_client_serializes_a_dataclass_model(server: Runn
     assert Purchase.parse_obj(serializer.decode_message(data)) == bought
     ours = RecordDecoder(RegistryClient(server.url)).decode(topic, data)
     assert (ours.value, ours.error) == ({"id": 7, "item": "book", "count": 2, "price": "12.50"}, None)
+
+
+FLINK = "flink-sql-avro-confluent-registry"
+FLINK_JARS = Path(__file__).resolve().parents[2] / ".cache" / "flink"
+
+
+def flinks_jar() -> Path:
+    """Confluent's Java packages are not on Maven Central. Apache Flink ships the client of the registry in a jar of its
+    own, with other package names."""
+    jar = FLINK_JARS / f"{FLINK}-2.0.0.jar"
+    if not jar.exists():
+        artifact = f"org.apache.flink:{FLINK}:2.0.0"
+        command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={FLINK_JARS}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+        assert done.returncode == 0, done.stdout
+    return jar
+
+
+@pytest.mark.skipif(not is_long(), reason="fetches 23 MB of Maven artifacts once: HEADRACE_EFFORT=long")
+@pytest.mark.needs("java", "mvn")
+def test_confluents_java_client_registers_checks_and_deletes(server: RunningRegistry, tmp_path: Path) -> None:
+    path = f"{flinks_jar()}:{class_path()}"
+    source = str(SOURCES / "ConfluentRegistry.java")
+    built = subprocess.run(
+        ["javac", "-nowarn", "-cp", path, "-d", str(tmp_path), source], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{tmp_path}:{path}", "ConfluentRegistry", server.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "register true",
+        "latest 2 true AVRO",
+        "lookup 1 [1, 2]",
+        "check false true",
+        "refused 409 40901",
+        "level FULL FULL",
+        "mode READWRITE",
+        "delete [1, 2] [1, 2]",
+        "gone 40401",
+    ]
