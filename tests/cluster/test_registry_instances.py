@@ -25,15 +25,14 @@ from tests.support.registry import ask, registry
 
 SETTINGS = {"group.min.session.timeout.ms": "500"}
 SESSION_MS = 1500
-_PATIENCE_S = rounds(short=120, long=300)
 _READY = "schema registry ready on "
 
 
 class Instance:
     """One `headrace registry start` process."""
 
-    def __init__(self, bootstrap: str, port: int = 0) -> None:
-        command = [sys.executable, "-m", "headrace.cli", "registry", "start", "--listen", f"127.0.0.1:{port}"]
+    def __init__(self, bootstrap: str) -> None:
+        command = [sys.executable, "-m", "headrace.cli", "registry", "start", "--listen", "127.0.0.1:0"]
         options = ["--bootstrap", bootstrap, "--session-timeout-ms", str(SESSION_MS)]
         self.process = subprocess.Popen(
             [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -42,11 +41,6 @@ class Instance:
         line = self.process.stdout.readline()
         assert line.startswith(_READY), line
         self.url = line.removeprefix(_READY).strip()
-
-    def start_again(self, bootstrap: str) -> None:
-        again = Instance(bootstrap, urlsplit(self.url).port or 0)
-        assert again.url == self.url
-        self.process = again.process
 
     def kill(self) -> None:
         self.process.kill()
@@ -114,7 +108,7 @@ class Client(threading.Thread):
 
 def checked(clients: list[Client], running: RunningBroker) -> None:
     for each in clients:
-        each.join(2 * _PATIENCE_S)
+        each.join(120)
         assert not each.is_alive()
         assert not each.failures, each.failures
         assert not each.unreadable, f"ids that their own instance did not find: {each.unreadable[:5]}"
@@ -132,24 +126,18 @@ def checked(clients: list[Client], running: RunningBroker) -> None:
 
 
 @pytest.mark.chaos
-def test_kills_of_any_instance_lose_no_schema_and_no_id_is_assigned_twice(running: RunningBroker) -> None:
-    """Each instance is killed in turn, the leader first, and started again on its port."""
-    count, kills = rounds(short=240, long=10_000), rounds(short=3, long=12)
+def test_a_killed_leader_loses_no_schema_and_no_id_is_assigned_twice(running: RunningBroker) -> None:
+    count = rounds(short=240, long=10_000)
     with instances(running, 3) as three:
         urls = [each.url for each in three]
         # Two clients send each schema, through different instances.
         clients = [Client(urls, index, list(range(1 + index // 2, count, 3))) for index in range(6)]
         for each in clients:
             each.start()
-        for number in range(kills):
-            due = 2 * count * (number + 1) // (kills + 2)
-            wait_for(
-                lambda due=due: sum(len(each.answers) for each in clients) >= due,
-                f"{due} registrations",
-                within=_PATIENCE_S,
-            )
-            three[number % 3].kill()
-            three[number % 3].start_again(running.bootstrap)
+        wait_for(lambda: sum(len(each.answers) for each in clients) >= count // 3, "a third of the registrations")
+        leader = three[0]
+        assert urlsplit(leader.url).port
+        leader.kill()
         checked(clients, running)
 
 
