@@ -126,7 +126,13 @@ def drive(headrace: Cluster, data: Path, *options: str) -> None:
             assert ask("DELETE", f"/connectors/{name}")[0] == 204
         assert ask("GET", "/connectors") == (200, [])
         assert ask("GET", "/connectors/in/status")[0] == 404
-    assert values_of(headrace, topic) == {b"one": 1, b"two": 1, b"three": 1, b"four": 1}
+        # A connector that is created again under its name continues, as in Kafka Connect.
+        with lines.open("a") as file:
+            file.write("five\n")
+        for name, config in (("in", source), ("out", sink)):
+            assert ask("PUT", f"/connectors/{name}/config", config)[0] == 201
+        copied("one", "two", "three", "four", "five")
+    assert values_of(headrace, topic) == {b"one": 1, b"two": 1, b"three": 1, b"four": 1, b"five": 1}
 
 
 def test_connectors_without_spark_are_driven_over_rest(headrace: Cluster, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +111,11 @@ class ConnectorStore:
                 load_connector(path, self.bootstrap)
 
     def remove(self, name: str) -> None:
-        shutil.rmtree(self._folder(name), ignore_errors=True)
+        """Removes the configuration. The checkpoints stay, as offsets do in Kafka Connect: a connector that is created
+        again under the same name continues."""
+        folder = self._folder(name)
+        for file in (folder / _FILE, *folder.glob("*.yml")):
+            file.unlink(missing_ok=True)
 
 
 def _write(file: Path, text: str) -> None:
