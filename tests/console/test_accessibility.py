@@ -32,6 +32,7 @@ PAGES = (
     "/group/reset?id=billing&way=earliest",
     "/pipelines",
     "/flow",
+    "/sql",
     "/schemas",
     "/security?principal=User:ann&operation=READ&kind=TOPIC&name=orders",
     "/operations",

@@ -24,7 +24,7 @@ from headrace.console.login.oidc import OidcClient
 from headrace.console.login.pages import safe_next
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.web.login import Brokers
-from tests.console.browser import chromium, page_of
+from tests.console.browser import chromium, page_of, serious_violations
 from tests.console.openid_provider import CLIENT_ID, CLIENT_SECRET, Provider
 from tests.support.console import console_of
 from tests.support.sasl import PASSWORD, SaslBroker, sasl_broker
@@ -124,6 +124,14 @@ def test_a_person_logs_in_at_an_openid_provider(secured: Secured, browser: Brows
         expect(page).to_have_url(secured.page("/topics"))
         expect(page.locator("table.rows .name")).to_have_text(["olgas"])
         expect(page.locator(".who")).to_contain_text("olga")
+
+
+@pytest.mark.needs("chromium", "npm")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_violation_on_the_login_page(secured: Secured, browser: Browser, theme: str) -> None:
+    with page_of(browser, theme=theme) as page:
+        page.goto(secured.page("/login"))
+        assert serious_violations(page) == []
 
 
 def test_a_planted_session_id_is_replaced_at_the_login(secured: Secured) -> None:

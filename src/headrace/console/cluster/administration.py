@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.client.cluster_client import TRANSACTION, ClusterClient, check
 from headrace.client.scram_users import described
 from headrace.kernel.dataclass import dataclass
+from headrace.kernel.errors import ErrorCode
+from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
 _QUOTA_ORDER: Final = ("user", "client-id", "ip")
@@ -93,3 +96,22 @@ async def reassignments(client: ClusterClient) -> list[Reassignment]:
         for topic in answer.topics
         for part in topic.partitions
     ]  # fmt: skip
+
+
+async def reassign(client: ClusterClient, plan: Mapping[TopicPartition, Sequence[int] | None]) -> None:
+    """Starts to move partitions to these replicas; None cancels the move of a partition. Raises Refused."""
+    topics: dict[str, list[dict[str, object]]] = {}
+    for partition, replicas in plan.items():
+        wanted = None if replicas is None else list(replicas)
+        topics.setdefault(partition.topic, []).append({"partition_index": partition.partition, "replicas": wanted})
+    body = {
+        "timeout": 60_000, "allow_replication_factor_change": False,
+        "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()],
+    }  # fmt: skip
+    answer = await client.to_controller(ApiKey.ALTER_PARTITION_REASSIGNMENTS, body)
+    check(answer.error_code, answer.error_message, "reassignments")
+    for topic in answer.responses:
+        for part in topic.partitions:
+            # A move that has ended meanwhile needs no cancellation.
+            if part.error_code != ErrorCode.no_reassignment_in_progress:
+                check(part.error_code, part.error_message, f"{topic.name}-{part.partition_index}")

@@ -92,6 +92,7 @@ class ClusterFacts:
     topics: Mapping[str, Topic]
     directories: tuple[LogDirectory, ...]
     groups: Mapping[str, ListedGroup]
+    group_states: tuple[str, ...]
     silent: tuple[str, ...]
     at_s: float
 
@@ -132,12 +133,14 @@ async def read_facts(client: ClusterClient, now_s: float) -> ClusterFacts:
     listed = dict(zip(nodes, answers[len(nodes) :], strict=True))
     directories, sizes = _directories(logs)
     found = {str(topic.name): _topic(topic, sizes) for topic in topics if not topic.error_code}
+    groups = _groups(listed)
     return ClusterFacts(
         metadata.cluster_id,
         _brokers(nodes, fenced, metadata.controller_id, found),
         dict(sorted(found.items())),
         directories,
-        _groups(listed),
+        groups,
+        tuple(sorted({group.state for group in groups.values()})),
         tuple(silent),
         now_s,
     )
@@ -234,7 +237,8 @@ def _groups(answers: Mapping[int, Entity]) -> dict[str, ListedGroup]:
             found[name] = ListedGroup(
                 name, kind, str(getattr(group, "group_state", "")), str(group.protocol_type), node
             )
-    return found
+    # In the order of names: lists begin with it, and sorting what is in order costs little.
+    return dict(sorted(found.items()))
 
 
 def leaders(topics: Sequence[Topic]) -> dict[tuple[str, int], int]:

@@ -1,7 +1,7 @@
 """End offsets of topics and lag of groups over time, sampled in the background while somebody looks at the console.
 
-A round costs time that grows with the cluster. The sampler therefore rests a hundred times as long as a round took, and
-at least `INTERVAL_S`: it uses about one percent of a core at most. It stops a minute after the last page.
+A round costs processor time that grows with the cluster. The sampler therefore rests a hundred times as long, and at
+least `INTERVAL_S`: it uses about one percent of a core at most. It stops a minute after the last page.
 """
 
 from __future__ import annotations

@@ -15,5 +15,6 @@
 `sql`             statements over topics, with rows and a chart
 `security`        users, ACLs, and whether a principal may do something
 `operations`      transactions, quotas, reassignments, log directories, configuration of brokers
+`reassignments`   drain a broker, cancel moves of partitions
 `topic_changes`   create, configure, grow, empty and delete a topic
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from headrace.console.cluster import groups as wire
@@ -36,15 +36,16 @@ class GroupRow:
 async def groups(visit: Visit) -> View:
     facts, samples = await visit.cluster.facts(), visit.cluster.samples
     state = visit.query.get("state", "")
-    rows = [
-        GroupRow(group.id, group.type, group.state, group.protocol, samples.last_lag(group.id))
-        for group in facts.groups.values()
-        if not state or group.state == state
-    ]
-    columns = {"lag": lambda row: row.lag, "type": lambda row: row.type, "state": lambda row: row.state}
-    page = listing(rows, Wanted.of(visit.query, "name"), columns, lambda row: row.id)
+    # Ten thousand groups: rows are made for the shown page only.
+    chosen = [group for group in facts.groups.values() if not state or group.state == state]
+    columns: Mapping[str, Callable[[ListedGroup], object]] = {
+        "lag": lambda group: samples.last_lag(group.id),
+        "type": lambda group: group.type,
+        "state": lambda group: group.state,
+    }
+    page = listing(chosen, Wanted.of(visit.query, "name"), columns, lambda group: group.id)
     # The lag of the shown rows is measured now: one request to each coordinator and each leader.
-    committed = await committed_by_group(visit.cluster.client, [facts.groups[row.id] for row in page.rows])
+    committed = await visit.cluster.committed(page.rows)
     names = {partition.topic for positions in committed.values() for partition in positions}
     held = await visit.cluster.spans([facts.topics[name] for name in names if name in facts.topics])
     by_topic: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
@@ -55,11 +56,11 @@ async def groups(visit: Visit) -> View:
         positions = committed.get(row.id, {})
         topics = {partition.topic for partition in positions}
         own = {p: s for topic in topics for p, s in by_topic.get(topic, {}).items()}
-        lag = lag_of(positions, own) if row.type != wire.SHARE else row.lag
+        lag = lag_of(positions, own) if row.type != wire.SHARE else samples.last_lag(row.id)
         shown.append(GroupRow(row.id, row.type, row.state, row.protocol, lag, len(topics)))
     data = {
         "groups": Listing(shown, page.total, page.page, page.pages, page.wanted),
-        "states": sorted({group.state for group in facts.groups.values()}),
+        "states": facts.group_states,
         "exist": bool(facts.groups),
     }
     return View("groups.html", "Groups", data, section="groups")

@@ -16,6 +16,7 @@ from headrace.console.pages.operations import broker_configuration, end_transact
 from headrace.console.pages.overview import overview
 from headrace.console.pages.pipelines import pipeline, pipelines
 from headrace.console.pages.produce import produce
+from headrace.console.pages.reassignments import cancel_reassignments, drain_broker
 from headrace.console.pages.redrive import redrive
 from headrace.console.pages.schemas import register_schema, schemas, subject
 from headrace.console.pages.searches import save_search
@@ -64,7 +65,9 @@ PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("/security", security, READ),
     ("/operations", operations, READ),
     ("/end-transaction", end_transaction, CHANGE),
+    ("/cancel-reassignments", cancel_reassignments, CHANGE),
     ("/brokers/{broker}", broker_configuration, READ),
+    ("/brokers/{broker}/drain", drain_broker, CHANGE),
 )
 
 # (section, its first part of the address, its label, its key after `g`)
