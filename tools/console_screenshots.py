@@ -87,7 +87,8 @@ def _report_flows(producer: Producer) -> None:
                 "input_rows_per_second": 40 + n % 7 * 6, "processed_rows_per_second": 55 + n % 5 * 9,
                 "lag": 120 - n * 2,
                 "batch_ms": 180 + n % 9 * 25, "state_rows": 400 + n * 11, "state_bytes": 90_000 + n * 900,
-                "restarts": 3 if state == "failed" else 0, "host": "worker-1", "pid": 4242,
+                "lag_seconds": 1.5, "read_rows": 2400 + n * 60, "written_rows": 2390 + n * 60, "dead_letters": n // 20,
+                "late_rows": n // 9, "restarts": 3 if state == "failed" else 0, "host": "worker-1", "pid": 4242,
                 "last_error": "AnalysisException: no column `amount`" if state == "failed" else None,
                 "end_offsets": {topic: {"0": 30 + n}},
             }  # fmt: skip

@@ -42,10 +42,16 @@ class Report:
     host: str
     pid: int
     offsets: dict[str, dict[str, int]]
+    lag_seconds: float | None
+    """For how long the flow has been behind; None if the report does not say it."""
+    read_rows: int
+    written_rows: int
+    dead_letters: int
+    late_rows: int
 
     @classmethod
     def of(cls, found: JsonObject) -> Report:
-        lag = found.get("lag")
+        lag, seconds = found.get("lag"), found.get("lag_seconds")
         return cls(
             int(found.get("at_ms") or 0), str(found.get("state", "unknown")), int(found.get("batch_id", -1)),
             int(found.get("input_rows") or 0), float(found.get("input_rows_per_second") or 0),
@@ -53,6 +59,8 @@ class Report:
             int(found.get("batch_ms") or 0), int(found.get("state_rows") or 0), int(found.get("state_bytes") or 0),
             found.get("watermark"), found.get("last_error"), int(found.get("restarts") or 0),
             str(found.get("host", "")), int(found.get("pid") or 0), found.get("end_offsets") or {},
+            None if seconds is None else float(seconds), int(found.get("read_rows") or 0),
+            int(found.get("written_rows") or 0), int(found.get("dead_letters") or 0), int(found.get("late_rows") or 0),
         )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ class FlowRow:
     error: str
     lag: int | None
     behind_s: float | None
-    """Seconds until the lag is read at the present rate."""
+    """For how long the flow has been behind; from older drivers, seconds until the lag is read at the present rate."""
     input_rate: float
     processed_rate: float
     batch_ms: int
@@ -46,7 +46,11 @@ def flow_row(flow: Flow, now_ms: int) -> FlowRow:
     last = flow.last
     # Before the first batch has ended there are no numbers.
     lag = last.lag if last.batch_id >= 0 else None
-    behind = None if lag is None else 0.0 if not lag else lag / last.processed_rate if last.processed_rate > 0 else None
+    behind: float | None = None
+    if lag is not None and last.lag_seconds is not None:
+        behind = last.lag_seconds
+    elif lag is not None:
+        behind = 0.0 if not lag else lag / last.processed_rate if last.processed_rate > 0 else None
     error = (last.error or "").strip().splitlines()
     return FlowRow(
         flow.name, flow.pipeline, flow.flow, flow.state(now_ms), error[0] if error else "", lag, behind,
@@ -75,6 +79,9 @@ async def pipeline(visit: Visit) -> View:
         "Duration of a batch": ("ms", [report.batch_ms for report in reports]),
         "Lag": ("records", [report.lag or 0 for report in reports]),
         "Rows of state": ("rows", [report.state_rows for report in reports]),
+        "Size of state": ("bytes", [report.state_bytes for report in reports]),
+        "Rows dropped because they were late": ("rows", [report.late_rows for report in reports]),
+        "Dead letters": ("rows", [report.dead_letters for report in reports]),
     }
     data = {
         "row": flow_row(flow, int(time.time() * 1000)),
