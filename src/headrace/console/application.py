@@ -243,7 +243,7 @@ async def _warmed(entrance: Entrance) -> None:
         async with entrance.clusters.lease(Caller(ANONYMOUS, entrance.login.brokers.security)) as cluster:
             await cluster.facts()
             environment().get_template("overview.html")
-            # Holds the cluster, so that its history goes on while nobody looks.
+            # Holds the cluster, so that its history goes on while no page is open.
             await asyncio.Event().wait()
     except (Fault, Problem, OSError, TimeoutError):
         pass  # the first page reports it

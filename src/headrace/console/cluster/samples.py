@@ -1,4 +1,4 @@
-"""End offsets of topics and lag of groups over time, sampled in the background while somebody looks at the console.
+"""End offsets of topics and lag of groups over time, sampled in the background while pages are open.
 
 A round costs processor time that grows with the cluster. The sampler therefore rests a hundred times as long, and at
 least `INTERVAL_S`: it uses about one percent of a core at most. It stops a minute after the last page.

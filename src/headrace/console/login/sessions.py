@@ -1,6 +1,6 @@
 """The sessions of browsers, in memory: a restart of the console ends them.
 
-A login makes a new session with a new random id, so an id that somebody planted in a browser before the login is
+A login makes a new session with a new random id, so an id that was planted in a browser before the login is
 worthless. A session ends after an hour without requests, at the latest after twelve hours, and not later than its
 token.
 """
