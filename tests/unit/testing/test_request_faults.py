@@ -179,8 +179,14 @@ def test_a_fetch_error_is_retried(headrace: RunningBroker, topic: str) -> None:
 @pytest.mark.parametrize(
     ("api", "error"),
     [
+        ("Metadata", "LEADER_NOT_AVAILABLE"),
         ("ListOffsets", "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("ListOffsets", "LEADER_NOT_AVAILABLE"),
+        ("Fetch", "LEADER_NOT_AVAILABLE"),
         ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
+        ("FindCoordinator", "NOT_COORDINATOR"),
+        ("JoinGroup", "NOT_COORDINATOR"),
+        ("SyncGroup", "NOT_COORDINATOR"),
         ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
     ],
 )
@@ -190,7 +196,7 @@ def test_other_apis_fail_by_request_too(headrace: RunningBroker, topic: str, api
     consumer = Consumer(
         {
             "bootstrap.servers": headrace.bootstrap,
-            "group.id": f"g-{api}",
+            "group.id": f"g-{api}-{error}",
             "auto.offset.reset": "earliest",
             "log_level": 0,
         }
