@@ -23,13 +23,16 @@
 `cep`            a pattern over events
 `metrics`        metrics collected, downsampled and watched
 `logs`           log aggregation into one format
+`bank`           MyBank: alerts on large transactions of a database
 `ingestion`      files to topics to a lake; speed and batch layer
+`activity`       website tracking: sessions, views per page
 `queue`          a work queue beside publish-subscribe
 `commitlog`      in-memory services that restore their state from a log
 `cqrs`           commands, events, read models
 `notifications`  messages formatted, sent, retried, dead letters
 `recovery`       a service and a broker are killed
 `replay`         a bug found, state rebuilt from offset 0
+`datacenters`    two data centers mirrored, one lost
 
 A demo directory has `README.md`, `data.yml` (what is generated), `schemas/`, and `check.py` (the same result in plain
 Python, and the picture). With Spark it has `spark-pipeline.yml` and `transformations/`, else `service.py`. `story.py`

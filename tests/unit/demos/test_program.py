@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.demos import processes, program
+from headrace.demos import postgres, processes, program
 from headrace.demos.catalogue import demos
 from headrace.demos.program import Wishes, run_demo
 from headrace.kernel.errors import Refused
+from headrace.pipelines.connectors.change_logs import change_log
 from headrace.pipelines.spark.java import JavaMissing
 
 
@@ -41,3 +42,24 @@ def test_without_java_the_demos_that_need_none_are_named(
     said = capsys.readouterr().out
     assert "headrace: Spark needs Java 17 or newer" in said
     assert "These demos need no Java on one broker: " in said and "queue" in said and "taxi" not in said
+
+
+def test_without_postgresql_the_bank_uses_sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missing() -> tuple[str, str]:
+        raise postgres.NoPostgres("PostgreSQL is not installed (programs initdb and postgres)")
+
+    monkeypatch.setattr(postgres, "_programs", missing)
+    monkeypatch.delenv("HEADRACE_DEMO_DATABASE", raising=False)
+    story = demos()["bank"].story
+    assert story is not None
+    with story.resources(tmp_path) as settings:  # type: ignore[attr-defined]
+        url = settings["headrace.demo.database"]
+        assert url == f"sqlite:///{tmp_path / 'bank.db'}"
+        assert settings["note"].startswith("PostgreSQL is not installed") and "SQLite" in settings["note"]
+        bank = story.Bank(url)  # type: ignore[attr-defined]
+        bank.choose_threshold("ann", 100)
+        small, large = bank.book("ann", 100), bank.book("ann", 101)
+        log = change_log(url, ("transactions", "thresholds"), "headrace_bank")
+        rows = [change.after or {} for change in log.changes(0, log.latest())]
+        assert [row["cents"] for row in rows] == [100, 100, 101]
+        assert bank.large_transactions() == [(large, "ann", 101, 100)] and small < large
