@@ -28,6 +28,8 @@ MUTATIONS = {
     "datacenters": ("story.py", 'moved = translate_group(east.spec(), "billing")', "moved = {}"),
 }
 RECORDS = 800
+# Three clusters and two mirrors: the test of mirrors covers the same functions in `make test`.
+LONG = {"datacenters"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def bootstrap() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.parametrize("name", [name for name in MUTATIONS if is_long() or name not in LONG])
 def test_result_equals_a_computation_without_spark(name: str, bootstrap: str, tmp_path: Path, spark: Any) -> None:
     right, screen = run_once(demos()[name], bootstrap, tmp_path, records=RECORDS, spark=spark)
     assert right, screen
