@@ -17,11 +17,10 @@ from headrace.pipelines.connectors.connector import pipeline_run
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.spec import load_spec
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
-from headrace.tables.delta_log import DeltaLog
-from headrace.tables.lake_table import LakeTable
+from headrace.tables.first_columns import first_columns
+from headrace.tables.lake_table import ICEBERG, LakeTable
+from headrace.tables.table_logs import log_of
 from headrace.tables.table_run import prepare
-from headrace.tables.table_sink import arrow_columns, empty_records, table_columns
-from headrace.tables.topic_relation import kafka_schema
 from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.tables.conftest import Brokers, orders
@@ -39,15 +38,14 @@ def spark() -> Any:
     session.stop()
 
 
-def create(brokers: Brokers, spark: Any, directory: Path, topic: str, **settings: str) -> LakeTable:
+def create(brokers: Brokers, spark: Any, directory: Path, topic: str, **settings: Any) -> LakeTable:
     found = topic_metadata(brokers.client, topic)
     backfill = settings.pop("backfill", "all")
+    if settings.get("format") == ICEBERG:
+        settings["catalog"] = f"sqlite:///{directory.parent}/catalog.db"
     table = LakeTable(topic, str(found.topic_id), str(directory.parent / "lake" / topic), **settings)
-    schema = kafka_schema(binary=True)
-    if table.columns or table.partition_columns:
-        schema = arrow_columns(table_columns(empty_records(spark), table))
     starts = first_offsets(brokers.client, found, backfill, None)
-    DeltaLog.create(table.path, topic, table.topic_id, schema, table.partition_columns, starts)
+    log_of(table).create(first_columns(table, lambda: spark), table.partition_columns, starts)
     Definitions(directory).add(table, brokers.bootstrap)
     return table
 
@@ -61,7 +59,7 @@ def run_once(directory: Path, spark: Any) -> None:
 
 
 def rows_of(table: LakeTable) -> list[tuple[Any, ...]]:
-    found = DeltaTable(table.path).to_pyarrow_table().to_pylist()
+    found = log_of(table).open().dataset().to_table().to_pylist()
     return sorted((r["partition"], r["offset"], r["key"], r["value"]) for r in found)
 
 
@@ -151,14 +149,14 @@ def test_ten_killed_runs_lose_and_double_nothing(brokers: Brokers, spark: Any, t
     topic, mapped, directory = brokers.topic(2), brokers.topic(1), tmp_path / "tables"
     table = create(brokers, spark, directory, topic)
     keyed = create(brokers, spark, directory, mapped, mode="upsert-by-key")
-    log = DeltaLog(table.path, topic, table.topic_id)
+    log = log_of(table)
     command = [sys.executable, "-m", "headrace.cli", "tables", "run", "-d", str(directory)]
     written = 0
     for kill in range(KILLS):
         with (tmp_path / "out.txt").open("ab") as out:
             running = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
         try:
-            version = log.open().version()
+            version = log.open().version
             for _ in range(1 + kill % 3):
                 for partition in range(2):
                     brokers.write_transaction(
@@ -167,7 +165,7 @@ def test_ten_killed_runs_lose_and_double_nothing(brokers: Brokers, spark: Any, t
                     brokers.write(topic, orders(15, start=written), partition=partition)
                 brokers.write(mapped, orders(20, start=written, keys=7))
                 written += 20
-                wait_for(lambda: log.open().version() > version or running.poll() is not None, "a commit", within=240)  # noqa: B023
+                wait_for(lambda: log.open().version > version or running.poll() is not None, "a commit", within=240)  # noqa: B023
                 assert running.poll() is None, (tmp_path / "out.txt").read_text()
         finally:
             os.killpg(running.pid, signal.SIGKILL)

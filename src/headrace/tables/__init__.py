@@ -4,10 +4,14 @@ Topics as tables:
 
 `lake_table`      the definition of a table, in a Python file
 `definitions`     the pipeline directory of all tables of a cluster
-`delta_log`       commits rows and offsets together: the table is the checkpoint
-`table_files`     Parquet files that the tasks of a batch write
+`formats`         Delta, Iceberg and Parquet: each commits rows and offsets together, so the table is the checkpoint
+`table_logs`      the log and the files of a table, by its format
+`first_columns`   the columns of a new table
+`typed_rows`      typed columns by the schema registry
+`latest_rows`     the latest row of each key, for the mode upsert-by-key
 `table_sink`      the rows of a topic for its table, and the sink of a batch
 `table_run`       what happens before Spark runs the tables
+`table_repair`    lost files leave the table, and their records come from the topic again
 `spark_history`   `option("history", "table")` of `format("headrace")`
 `table_state`     rows, offsets and lag of a table
 

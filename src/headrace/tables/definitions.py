@@ -16,8 +16,9 @@ from typing import Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicMetadata
 from headrace.pipelines.errors import PipelineError, nearest
-from headrace.tables.delta_log import DeltaLog
+from headrace.tables.formats.table_log import TableLog
 from headrace.tables.lake_table import LakeTable, definition_text, read_definition
+from headrace.tables.table_logs import log_of
 
 RUNNING: Final = "transformations"
 PAUSED: Final = "paused"
@@ -41,8 +42,8 @@ class Definition:
         return self.file.parent.name == PAUSED
 
     @property
-    def log(self) -> DeltaLog:
-        return DeltaLog(self.table.path, self.table.topic, self.table.topic_id)
+    def log(self) -> TableLog:
+        return log_of(self.table)
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,16 @@ class Definitions:
     def add(self, table: LakeTable, bootstrap: str) -> Path:
         spec = self.directory / "spark-pipeline.yml"
         file = self.directory / RUNNING / f"{table.topic}.py"
-        if any(item.table.topic == table.topic for item in self):
-            raise PipelineError(f"topic {table.topic!r} has a table in {self.directory} already")
+        self.refuse_known(table.topic)
         file.parent.mkdir(parents=True, exist_ok=True)
         if not spec.exists():
             spec.write_text(_SPEC.format(name=self.directory.resolve().name, bootstrap=bootstrap))
         file.write_text(definition_text(table))
         return file
+
+    def refuse_known(self, topic: str) -> None:
+        if any(item.table.topic == topic for item in self):
+            raise PipelineError(f"topic {topic!r} has a table in {self.directory} already")
 
     def move(self, topic: str, folder: str) -> bool:
         """Pauses or resumes a table. Returns whether anything changed."""

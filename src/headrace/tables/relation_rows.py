@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import DataLossError
 from headrace.pipelines.options import Cluster
 from headrace.pipelines.source.offsets import OffsetRange
-from headrace.tables.delta_log import DeltaLog, Offsets
+from headrace.tables.formats.table_log import Offsets, Snapshot, TableLog
 from headrace.tables.last_rows import read_last
 from headrace.tables.pruning import Filter
 from headrace.tables.topic_ranges import matching_ranges, whole_topic
@@ -66,16 +65,14 @@ class LiveRows:
 class HistoryRows:
     """The rows of the newest version of the table."""
 
-    log: DeltaLog
+    log: TableLog
     schema: pa.Schema
 
     def __call__(self, columns: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         return self.of(self.log.check(), columns, expression)
 
-    def of(
-        self, table: DeltaTable, columns: Sequence[str], expression: pc.Expression | None
-    ) -> Iterator[pa.RecordBatch]:
-        dataset, schema = table.to_pyarrow_dataset(), _part(self.schema, columns)
+    def of(self, table: Snapshot, columns: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        dataset, schema = table.dataset(), _part(self.schema, columns)
         try:
             scanner = dataset.scanner(columns=list(columns), filter=expression)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -97,7 +94,7 @@ class WholeRows:
         log, schema = self.history.log, _part(self.history.schema, columns)
         with client_of(self.cluster) as client:
             table = log.check()
-            ranges = after(whole_topic(client, log.topic), log.offsets(table))
+            ranges = after(whole_topic(client, log.topic), table.offsets)
             wanted = matching_ranges(client, ranges, Filter(expression, self.history.schema))
         yield from self.history.of(table, columns, expression)
         for batch in TopicScan(self.cluster, wanted, columns, every_record=True):

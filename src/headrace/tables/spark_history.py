@@ -22,8 +22,8 @@ from headrace.pipelines.source.reader import RangePartition
 from headrace.pipelines.spark.worker_clients import client_for
 from headrace.serialization.arrow_records import arrow_schema
 from headrace.tables.definitions import Definitions
+from headrace.tables.formats.table_files import file_system
 from headrace.tables.relation_rows import after
-from headrace.tables.table_files import file_system
 from headrace.tables.topic_ranges import whole_topic
 from headrace.tables.topic_scan import read_range
 
@@ -52,13 +52,13 @@ class HistoryReader(DataSourceReader):  # type: ignore[misc]
             raise PipelineError(f"the table of {self._topic!r} has columns of its own: read it as a Delta table")
         log, client = definition.log, client_for(self.options.cluster)
         table = log.check()
-        ranges = after(whole_topic(client, self._topic), log.offsets(table))
+        ranges = after(whole_topic(client, self._topic), table.offsets)
         live = split_ranges(
             ranges,
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )
-        return [*(FilePartition(uri) for uri in table.file_uris()), *(RangePartition(piece) for piece in live)]
+        return [*(FilePartition(uri) for uri in table.files()), *(RangePartition(piece) for piece in live)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self.options.include_headers)

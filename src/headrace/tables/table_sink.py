@@ -1,6 +1,6 @@
 """The rows of a topic for its table, and the sink that commits them. Definition files of tables import this module.
 
-Executors write Parquet files; the driver commits them together with the offsets (`delta_log`). The stream begins at the
+Executors write Parquet files; the driver commits them together with the offsets (`formats`). The stream begins at the
 offsets in the table, so Spark's checkpoint may be lost at any time.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.pipelines.graph_element_registry import get_active_graph_element_registry
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
@@ -20,21 +19,24 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.brokers import broker_options, kafka_settings, security_of
+from headrace.pipelines.decode import dead_letters
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.graph import BatchSink
-from headrace.tables.delta_log import DataFile, DeltaLog
-from headrace.tables.lake_table import DAY, DAY_COLUMN, UPSERT, LakeTable
-from headrace.tables.table_files import WRITTEN_TYPE, ends_of, file_writer, new_rows
+from headrace.tables.formats.table_files import OFFSET, PARTITION, WRITTEN_TYPE, ends_of, file_writer, new_rows
+from headrace.tables.formats.table_log import DataFile, Offsets, TableLog
+from headrace.tables.lake_table import DAY, DAY_COLUMN, DEAD_LETTERS, UPSERT, LakeTable
+from headrace.tables.latest_rows import latest_rows
+from headrace.tables.table_logs import layout_of, log_of, stored_columns
 from headrace.tables.topic_relation import KAFKA_COLUMNS
+from headrace.tables.typed_rows import KEY, TypedRows, newest_that_fits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_POSITION = ("_partition", "_offset")
-
-
-def log_of(table: LakeTable) -> DeltaLog:
-    return DeltaLog(table.path, table.topic, table.topic_id)
+_LETTER_TYPE = (
+    "_error string, _source struct<key: binary, value: binary, topic: string, partition: int, offset: bigint, "
+    "timestamp: timestamp, headers: array<struct<key: string, value: binary>>>"
+)
 
 
 def topic_rows(spark: SparkSession, table: LakeTable) -> DataFrame:
@@ -47,6 +49,7 @@ def topic_rows(spark: SparkSession, table: LakeTable) -> DataFrame:
         .option("subscribe", table.topic)
         .option("includeHeaders", "true")
         .option("kafka.isolation.level", "read_committed")
+        .option("maxOffsetsPerTrigger", str(table.records_per_commit))
         .option("startingOffsets", json.dumps({table.topic: starts}))
         .load()
     )
@@ -59,26 +62,24 @@ def starting_offsets(table: LakeTable, bootstrap: str, configuration: Mapping[st
     if table.topic not in found:
         raise PipelineError(f"topic {table.topic!r} does not exist: drop its table with 'headrace tables drop'")
     topic = found[table.topic]
-    log = DeltaLog(table.path, table.topic, str(topic.topic_id))
-    known = log.offsets(log.check())
+    known = log_of(table, str(topic.topic_id)).check().offsets
     # -2: a partition that the topic got later begins at its first record.
     return {index: known.get(index, -2) for index in topic.partitions}
 
 
 def table_columns(records: DataFrame, table: LakeTable) -> DataFrame:
-    """The columns of the table, and the position of each record for the sink."""
-    expressions = [table.columns] if table.columns else list(KAFKA_COLUMNS)
-    position = ["partition AS _partition", "offset AS _offset"]
-    if table.columns:
+    """The columns of the table, and the position of each record for the sink. Typed columns are made by the sink."""
+    position = [f"partition AS {PARTITION}", f"offset AS {OFFSET}", "timestamp AS __time"]
+    if table.columns and not table.has_registry_columns:
         records.createOrReplaceTempView("records")
-    chosen = (
-        records.sparkSession.sql(f"SELECT {table.columns}, {', '.join(position)}, timestamp AS _time FROM records")
-        if table.columns
-        else records.selectExpr(*expressions, *position, "timestamp AS _time")
-    )
+        chosen = records.sparkSession.sql(f"SELECT {table.columns}, {', '.join(position)} FROM records")
+    else:
+        chosen = records.selectExpr(*KAFKA_COLUMNS, *position)
     if table.partition_by == DAY:
-        chosen = chosen.withColumn(DAY_COLUMN, f.to_date("_time"))
-    return chosen.drop("_time")
+        chosen = chosen.withColumn(DAY_COLUMN, f.to_date("__time"))
+    elif table.has_registry_columns and table.partition_columns:
+        chosen = chosen.withColumn(table.partition_columns[0], f.col(PARTITION))
+    return chosen.drop("__time")
 
 
 def empty_records(spark: SparkSession) -> DataFrame:
@@ -88,8 +89,8 @@ def empty_records(spark: SparkSession) -> DataFrame:
 
 
 def arrow_columns(frame: DataFrame) -> pa.Schema:
-    """The Arrow schema of the table: the frame without the position."""
-    schema = to_arrow_schema(frame.drop(*_POSITION).schema, timezone="UTC")
+    """The Arrow schema of the frame without the position."""
+    schema = to_arrow_schema(frame.drop(PARTITION, OFFSET).schema, timezone="UTC")
     return pa.schema([pa.field(field.name, field.type, True) for field in schema])
 
 
@@ -100,44 +101,67 @@ def create_table_sink(name: str, table: LakeTable) -> None:
 
 
 def batch_writer(table: LakeTable) -> Callable[[DataFrame, int], None]:
-    return _upserter(table) if table.mode == UPSERT else _appender(table)
+    return TableWriter(table).write
 
 
-def _appender(table: LakeTable) -> Callable[[DataFrame, int], None]:
-    def write(frame: DataFrame, _batch: int) -> None:
-        log = log_of(table)
-        before, schema = log.offsets(log.check()), arrow_columns(frame)
-        by = table.partition_columns[0] if table.partition_columns else None
-        written = frame.mapInArrow(file_writer(table.path, by, before, schema), WRITTEN_TYPE).collect()
+class TableWriter:
+    """Commits the batches of one table. Compacts it after every `compact_every` commits."""
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table, self._commits = table, 0
+
+    def write(self, frame: DataFrame, _batch: int) -> None:
+        log = log_of(self._table)
+        before = log.check().offsets
+        typed = self._typed(log) if self._table.has_registry_columns else None
+        write = self._upsert if self._table.mode == UPSERT else self._append
+        self._commits += write(log, frame, before, typed)
+        if self._table.compact_every and self._commits >= self._table.compact_every:
+            self._commits = 0
+            log.compact(self._table.target_size_mib << 20, self._table.keep_hours)
+
+    def _typed(self, log: TableLog) -> TypedRows:
+        """The reader's schema for this batch. The table gets the columns that it lacks first."""
+        table = self._table
+        if table.incompatible == DEAD_LETTERS:
+            typed = newest_that_fits(table.topic, table.registry, log.columns())
+        else:
+            typed = TypedRows.latest(table.topic, table.registry)
+        log.evolve(typed.columns)
+        names = [n for n in log.columns().names if n != DAY_COLUMN or n in typed.columns.names]
+        return typed.with_columns(pa.schema([log.columns().field(name) for name in names]))
+
+    def _append(self, log: TableLog, frame: DataFrame, before: Offsets, typed: TypedRows | None) -> bool:
+        columns = arrow_columns(frame) if typed is None else log.columns()
+        layout = layout_of(self._table, stored_columns(self._table, columns))
+        written = frame.mapInArrow(file_writer(layout, before, typed), WRITTEN_TYPE).collect()
         if not written:
-            return
-        files = [DataFile(row.path, row.size, row.rows, json.loads(row.keys), row.stats) for row in written]
+            return False
+        self._send_letters(frame, typed, sum(row.failed for row in written))
+        files = [DataFile(row.path, row.size, row.rows, json.loads(row.keys), row.stats) for row in written if row.path]
         ends: dict[int, int] = {}
         for row in written:
             for index, end in json.loads(row.ends).items():
                 ends[int(index)] = max(ends.get(int(index), 0), end)
         log.append(files, ends, before, int(time.time() * 1000))
+        return True
 
-    return write
-
-
-def _upserter(table: LakeTable) -> Callable[[DataFrame, int], None]:
-    def write(frame: DataFrame, _batch: int) -> None:
-        log = log_of(table)
-        before, schema = log.offsets(log.check()), arrow_columns(frame)
+    def _upsert(self, log: TableLog, frame: DataFrame, before: Offsets, typed: TypedRows | None) -> bool:
         batch = frame.toArrow()
         rows = pa.Table.from_batches([new_rows(part, before) for part in batch.to_batches()], batch.schema)
-        if rows.num_rows:
-            log.upsert(latest_of_each_key(rows).select(schema.names).cast(schema), ends_of(rows), before)
+        if not rows.num_rows:
+            return False
+        latest, failed = latest_rows(rows, log.columns(), typed)
+        self._send_letters(frame, typed, failed)
+        log.upsert(latest, ends_of(rows), before, "key" if typed is None else KEY)
+        return True
 
-    return write
-
-
-def latest_of_each_key(rows: pa.Table) -> pa.Table:
-    """The last record of each key. A key is always in one partition, so offsets order its records. A record without a
-    key has no place in a map of keys, as in a compacted topic."""
-    keyed = rows.filter(pc.is_valid(rows.column("key")))
-    ordered = keyed.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
-    numbered = ordered.append_column("_row", pa.array(range(ordered.num_rows), pa.int64()))
-    last = numbered.group_by("key").aggregate([("_row", "max")]).column("_row_max")
-    return ordered.take(last)
+    def _send_letters(self, frame: DataFrame, typed: TypedRows | None, failed: int) -> None:
+        """Writes records without columns to the topic of dead letters, before the commit that passes them. A batch
+        that is repeated after a crash between the two writes them again."""
+        if typed is None or not failed:
+            return
+        letters = dead_letters(frame.mapInArrow(typed.errors, _LETTER_TYPE))
+        letters.write.format("headrace").options(**broker_options(frame.sparkSession)).option(
+            "mode", "at-least-once"
+        ).save()

@@ -14,6 +14,7 @@ def state_of(definition: Definition, client: BlockingClient) -> dict[str, object
     row: dict[str, object] = {
         "table": table.topic,
         "state": "paused" if definition.is_paused else "ready",
+        "format": table.format,
         "mode": table.mode,
         "rows": None,
         "behind": None,
@@ -31,7 +32,7 @@ def state_of(definition: Definition, client: BlockingClient) -> dict[str, object
 def facts_of(definition: Definition) -> tuple[dict[int, int], int, int]:
     """(offset per partition, version, rows) of the table."""
     found = definition.log.check()
-    return definition.log.offsets(found), found.version(), found.count()
+    return found.offsets, found.version, found.rows()
 
 
 def behind(client: BlockingClient, definition: Definition, offsets: dict[int, int]) -> int:

@@ -1,4 +1,4 @@
-"""`headrace tables …`: topics as Delta tables."""
+"""`headrace tables …`: topics as tables in a lake."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from headrace.client.places import Kind, parse_place
 from headrace.kernel.plurals import counted
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headrace.tables.lake_table import LakeTable
+    from pyspark.sql import SparkSession
 
 app = typer.Typer(no_args_is_help=True, help="Topics as tables.")
 Directory = Annotated[Path, typer.Option("--directory", "-d", help="Pipeline directory of the tables.", metavar="DIR")]
@@ -37,15 +35,26 @@ _TABLES = Path("tables")
 def create(
     topic: Topic,
     path: Annotated[str | None, typer.Option(help="Path or URI of the table. Default: lake/TOPIC.")] = None,
-    form: Annotated[str, typer.Option("--format", help="Table format: delta.")] = "delta",
+    form: Annotated[str, typer.Option("--format", help="Table format: delta, iceberg or parquet.")] = "delta",
     backfill: Annotated[
         str, typer.Option(help="First records: all, none (only new ones), or a time, as '2 hours ago'.")
     ] = "all",
     partition_by: Annotated[str, typer.Option(help="Folders: day(timestamp) or partition.")] = "",
     columns: Annotated[
-        str, typer.Option(help="Columns: kafka, or SQL expressions over Kafka's columns.", metavar="kafka|SQL")
+        str,
+        typer.Option(
+            help="Columns: kafka, registry (the fields of the value's schema), or SQL expressions over Kafka's columns.",
+            metavar="kafka|registry|SQL",
+        ),
     ] = "kafka",
     mode: Annotated[str, typer.Option(help="append, or upsert-by-key: the latest value of each key.")] = "append",
+    catalog: Annotated[
+        str | None,
+        typer.Option(help="Catalog of Iceberg: a database, or http(s)://… of a REST catalog. Default: a SQLite file."),
+    ] = None,
+    registry: Annotated[
+        str | None, typer.Option(help="Schema registry, for --columns registry.", envvar="HEADRACE_REGISTRY")
+    ] = None,
     directory: Directory = _TABLES,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -57,27 +66,36 @@ def create(
     """
     with one_sentence():
         from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
-        from headrace.tables.delta_log import DeltaLog
-        from headrace.tables.lake_table import LakeTable
+        from headrace.tables.first_columns import first_columns
+        from headrace.tables.lake_table import ICEBERG, REGISTRY, LakeTable
+        from headrace.tables.table_logs import log_of
 
-        if form != "delta":
-            raise typer.BadParameter(f"--format {form!r}: must be delta")
-        if columns == "registry":
-            raise typer.BadParameter("--columns registry: must be kafka or SQL expressions, such as 'key, offset'")
         chosen = path or f"lake/{topic}"
         place = chosen if "://" in chosen else str(Path(chosen).resolve())
+        if columns == REGISTRY and registry is None:
+            raise typer.BadParameter("--columns registry needs --registry http://HOST:PORT, or HEADRACE_REGISTRY")
+        if form == ICEBERG and catalog is None:
+            directory.mkdir(parents=True, exist_ok=True)
+            catalog = f"sqlite:///{directory.resolve()}/catalog.db"
         with cluster_client(bootstrap, command_config) as client:
             found = topic_metadata(client, topic)
             table = LakeTable(
-                topic, str(found.topic_id), place, mode, partition_by, "" if columns == "kafka" else columns
+                topic,
+                str(found.topic_id),
+                place,
+                mode,
+                partition_by,
+                "" if columns == "kafka" else columns,
+                form,
+                catalog if form == ICEBERG and catalog else "",
+                registry if columns == REGISTRY and registry else "",
             )
             starts = first_offsets(client, found, backfill, _time_ms(backfill))
         definitions = Definitions(directory)
-        if any(item.table.topic == topic for item in definitions):
-            definitions.add(table, "")  # raises: the topic has a table
-        DeltaLog.create(place, topic, table.topic_id, _schema(table), table.partition_columns, starts)
+        definitions.refuse_known(topic)
+        log_of(table).create(first_columns(table, _small_spark), table.partition_columns, starts)
         file = definitions.add(table, bootstrap_address(bootstrap))
-    row = {"table": topic, "path": place, "definition": str(file), "done": True}
+    row = {"table": topic, "format": form, "path": place, "definition": str(file), "done": True}
     report_one(row, output, f"created {place}; defined in {file}\nBring it up to date with: headrace tables run --once")
 
 
@@ -93,19 +111,11 @@ def _time_ms(backfill: str) -> int | None:
     return place.value
 
 
-def _schema(table: LakeTable) -> pa.Schema:
-    from headrace.tables.topic_relation import kafka_schema
-
-    if not table.columns and not table.partition_columns:
-        return kafka_schema(binary=True)
+def _small_spark() -> SparkSession:
+    """Spark knows the types of SQL expressions. The process ends after the command, and Spark with it."""
     from headrace.pipelines.session import spark_session
-    from headrace.tables.table_sink import arrow_columns, empty_records, table_columns
 
-    spark = spark_session("headrace-tables", master="local[1]")
-    try:
-        return arrow_columns(table_columns(empty_records(spark), table))
-    finally:
-        spark.stop()
+    return spark_session("headrace-tables", master="local[1]")
 
 
 @app.command("ls")
@@ -149,12 +159,13 @@ def show_table(
             row = state_of(definition, client)
         offsets, _, _ = facts_of(definition)
         found = definition.log.open()
+        columns = {field.name: str(field.type) for field in found.columns}
         row |= {
             "topic_id": definition.table.topic_id,
             "offsets": {str(index): offset for index, offset in offsets.items()},
-            "columns": [field.name for field in found.schema().fields],
-            "partitioned_by": found.metadata().partition_columns,
-            "files": len(found.file_uris()),
+            "columns": columns,
+            "partitioned_by": found.partition_columns,
+            "files": len(found.files()),
             "definition": str(definition.file),
         }
     show_one(row, output)
@@ -214,6 +225,30 @@ def compact(
 
 
 @app.command()
+def repair(
+    topic: Topic,
+    dry_run: DryRun = False,
+    directory: Directory = _TABLES,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Find files of a table that are lost or damaged, and read their records from the topic again.
+
+    $ headrace tables repair orders
+    """
+    with one_sentence():
+        from headrace.tables.definitions import Definitions
+        from headrace.tables.table_repair import repair_table
+
+        definition = Definitions(directory).of(topic)
+        with cluster_client(bootstrap, command_config) as client:
+            done = repair_table(definition.table, client, dry_run=dry_run)
+    row: Row = {"table": topic, **done.row(), "done": not dry_run}
+    report_one(row, output, f"{topic}: {done.sentence(dry_run=dry_run)}")
+
+
+@app.command()
 def drop(
     topic: Topic,
     purge: Annotated[bool, typer.Option("--purge", help="Delete the rows too. Default: keep the table.")] = False,
@@ -234,6 +269,8 @@ def drop(
         path = definition.table.path
         if purge:
             definition.log.check()
+            if definition.table.catalog:
+                raise PipelineError(f"--purge keeps catalogs as they are: drop the table of {path} with its catalog")
             if "://" in path:
                 raise PipelineError(f"--purge deletes local tables only: delete {path} with the tools of its store")
         row: Row = {"table": topic, "path": path, "purged": purge, "done": not dry_run}
@@ -269,6 +306,7 @@ def run(
         spec, spark = pipeline_session(spec, "python", master, say)
         try:
             running = pipeline_run(directory, spec, spark, once=once, report=say)
+            running.isolated = True
             stop_on_signals(running)
             running.start()
             say(f"tables: {', '.join(flow.name for flow in running.flows)}")

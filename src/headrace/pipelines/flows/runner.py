@@ -91,6 +91,9 @@ class PipelineRun:
     only_flow: str | None = None
     trigger_interval: str | None = None
     accept_changed_query: bool = False
+    # Whether the other flows go on when one fails for good. Its reason is then in `failures`.
+    isolated: bool = False
+    failures: list[str] = field(default_factory=list)
     graph: PipelineGraph | None = None
     flows: list[RunningFlow] = field(default_factory=list)
     views: list[ResolvedFlow] = field(default_factory=list)
@@ -212,7 +215,8 @@ class PipelineRun:
         return str((shape or {}).get("flow", flow.name))
 
     def supervise(self) -> None:
-        """Watches the flows until all have ended (`once`) or `stop` was called. Then stops the running ones."""
+        """Watches the flows until all have ended (`once`) or `stop` was called. Then stops the running ones. Raises
+        PipelineError with the failures of an isolated run at its end."""
         _make_active(self.spark)
         try:
             while not self._stop.is_set():
@@ -228,6 +232,8 @@ class PipelineRun:
                 self._refresh_views(every_s=0)
         finally:
             self._shut_down()
+        if self.failures:
+            raise PipelineError("; ".join(self.failures))
 
     def stop(self) -> None:
         self._stop.set()
@@ -312,7 +318,13 @@ class PipelineRun:
         if (self.once or flow.finished_batches == 0) and not started_slowly:
             flow.progress.state = FAILED
             self._publish(flow)
-            raise PipelineError(f"flow {flow.name!r} failed: {reason}")
+            sentence = f"flow {flow.name!r} failed: {reason}"
+            self.failures.append(sentence)
+            is_last = all(one.query is None and one.start_again_at is None for one in self.flows)
+            if not self.isolated or is_last:
+                raise PipelineError("; ".join(self.failures))
+            self.report(f"{sentence}; the others go on")
+            return
         flow.progress.state = RESTARTING
         flow.progress.restarts += 1
         flow.start_again_at = time.monotonic() + flow.pause_s

@@ -1,0 +1,10 @@
+"""Formats of tables: Delta, Iceberg and plain Parquet. Each keeps the topic's offsets in its own log. In reading order:
+
+`table_log`     what every format does: snapshots, commits with offsets, conflicts of writers, checks of identity
+`table_files`   Parquet files that the tasks of a batch write, and the file systems of paths
+`delta_log`     Delta tables
+`iceberg_log`   Iceberg tables in a SQL or REST catalog
+`parquet_log`   directories of Parquet files with a small log beside them
+`file_set`      data files with their smallest and largest values as an Arrow dataset
+`evolution`     the columns that a table gets from a newer schema, and the changes that it refuses
+"""
