@@ -55,7 +55,12 @@ class HeadraceDataSource(DataSource):  # type: ignore[misc]
         from headrace.pipelines.options import SourceOptions
         from headrace.pipelines.source.reader import HeadraceStreamReader
 
-        return HeadraceStreamReader(SourceOptions.parse(self._given(), streaming=True).checked(schema))
+        options = SourceOptions.parse(self._given(), streaming=True).checked(schema)
+        if options.history is None:
+            return HeadraceStreamReader(options)
+        found = importlib.import_module("headrace.tables.spark_history")
+        reader: DataSourceStreamReader = found.HistoryStreamReader(options, options.history)
+        return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from headrace.pipelines.sink.writer import HeadraceWriter

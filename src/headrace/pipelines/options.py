@@ -272,7 +272,7 @@ class SourceOptions:
             poll_timeout_s=options.milliseconds("kafkaConsumer.pollTimeoutMs", 120_000),
             fetch_bytes=options.positive("kafka.max.partition.fetch.bytes") or _FETCH_BYTES,
             decoding=decoding_of(given),
-            history=_history(options, streaming=streaming),
+            history=_history(options),
         )
 
     def checked(self, schema: StructType) -> SourceOptions:
@@ -301,14 +301,12 @@ def decoding_of(given: Mapping[str, str]) -> Decoding | None:
     return Decoding.from_options(options, topics, include_headers=options.boolean("includeHeaders", False))
 
 
-def _history(options: Options, *, streaming: bool) -> str | None:
+def _history(options: Options) -> str | None:
     """The pipeline directory of the tables, for `history=table`."""
     if "history" not in options:
         return None
     if options["history"] != "table":
         raise OptionError(f'history={options["history"]!r}: must be "table"')
-    if streaming:
-        raise OptionError('option "history" is for batch queries: a stream reads the topic only')
     if given := next((name for name in options if name.startswith(("starting", "ending", "decode"))), None):
         raise OptionError(f'option "{given}" does not go with "history", which reads the table and all that follows')
     return options.get("historyDirectory", "tables")

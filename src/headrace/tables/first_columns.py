@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.pipelines.errors import OptionError
 from headrace.tables.lake_table import DAY_COLUMN, ICEBERG, LakeTable
 from headrace.tables.topic_relation import kafka_schema
 
@@ -27,6 +28,11 @@ def first_columns(table: LakeTable, spark: Callable[[], SparkSession]) -> pa.Sch
         columns = TypedRows.latest(table.topic, table.registry).columns
     else:
         columns = kafka_schema(binary=True)
+    if DAY_COLUMN in table.partition_columns and DAY_COLUMN in columns.names:
+        raise OptionError(
+            f"topic {table.topic!r}: its schema has a field {DAY_COLUMN!r}, which is the name of the folders of "
+            f"partition-by {table.partition_by}: choose partition-by partition"
+        )
     if DAY_COLUMN in table.partition_columns and table.format != ICEBERG:
         columns = columns.append(pa.field(DAY_COLUMN, pa.date32()))
     return columns

@@ -140,6 +140,4 @@ def _missing(
         rows = rows.append_column(PARTITION, rows["partition"]).append_column(OFFSET, rows["offset"])
         if table.partition_by == DAY:
             rows = rows.append_column(DAY_COLUMN, rows["timestamp"].cast(pa.date32()))
-        elif table.has_registry_columns and table.partition_columns:
-            rows = rows.append_column(table.partition_columns[0], rows["partition"])
         yield from rows.combine_chunks().to_batches()

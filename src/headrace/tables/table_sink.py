@@ -77,8 +77,6 @@ def table_columns(records: DataFrame, table: LakeTable) -> DataFrame:
         chosen = records.selectExpr(*KAFKA_COLUMNS, *position)
     if table.partition_by == DAY:
         chosen = chosen.withColumn(DAY_COLUMN, f.to_date("__time"))
-    elif table.has_registry_columns and table.partition_columns:
-        chosen = chosen.withColumn(table.partition_columns[0], f.col(PARTITION))
     return chosen.drop("__time")
 
 

@@ -72,7 +72,8 @@ class TypedRows:
         is_good = pc.is_null(decoded.column(ERROR))
         failed = batch.num_rows - int(pc.sum(is_good).as_py() or 0)
         arrays = [self._column(name, decoded, batch) for name in self.columns.names]
-        others = [name for name in batch.schema.names if name not in (*POSITIONS.values(), "value", "topic")]
+        taken = {*POSITIONS.values(), "value", "topic", *self.columns.names}
+        others = [name for name in batch.schema.names if name not in taken]
         fields = [*self.columns, *(batch.schema.field(name) for name in others)]
         rows = pa.RecordBatch.from_arrays([*arrays, *(batch.column(n) for n in others)], schema=pa.schema(fields))
         return (rows.filter(is_good) if failed else rows), failed

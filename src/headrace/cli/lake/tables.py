@@ -43,7 +43,7 @@ def create(
     columns: Annotated[
         str,
         typer.Option(
-            help="Columns: kafka, registry (the fields of the value's schema), or SQL expressions over Kafka's columns.",
+            help="Columns: kafka, registry (fields of the value's schema), or SQL expressions over Kafka's columns.",
             metavar="kafka|registry|SQL",
         ),
     ] = "kafka",
