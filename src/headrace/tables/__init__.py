@@ -19,6 +19,7 @@ SQL over topics:
 
 `sql_session`     a DuckDB connection whose relations are topics: `headrace sql` and `headrace.sql`
 `relation_rows`   the rows of a topic, of its table, and of both with an exact seam
+`row_shapes`      records as rows with Kafka's columns, or typed by the registry
 `topic_relation`  one topic as a relation: DuckDB asks it for columns and rows, it asks the brokers
 `pruning`         the offsets and times that a filter of DuckDB can match
 `topic_ranges`    the offset ranges that a query must fetch: by filter, or the last rows only

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -19,6 +19,8 @@ from headrace.pipelines.source.offsets import OffsetRange
 from headrace.tables.topic_scan import read_range
 
 Node = dict[str, Any]
+# The column in a relation with Kafka's columns, and in a typed one.
+_OFFSETS: Final = ("offset", "_offset")
 
 
 def last_rows_of(connection: duckdb.DuckDBPyConnection, statement: str) -> tuple[str, int] | None:
@@ -41,7 +43,7 @@ def _limit(modifiers: list[Node]) -> int | None:
         return None
     order, limit = modifiers
     first = order["orders"][0]
-    if first["type"] != "DESCENDING" or first["expression"].get("column_names", [""])[-1].lower() != "offset":
+    if first["type"] != "DESCENDING" or first["expression"].get("column_names", [""])[-1].lower() not in _OFFSETS:
         return None
     counts = [_whole_number(limit["limit"]), 0 if limit["offset"] is None else _whole_number(limit["offset"])]
     if limit["limit_type"] != "ROW_COUNT" or None in counts:
@@ -58,10 +60,10 @@ def _needs_other_rows(query: Node) -> bool:
     grouped = query["aggregate_handling"] != "STANDARD_HANDLING" or query["group_expressions"] or query["having"]
     grouped = grouped or query["sample"] or query["qualify"]
     windows = any(node.get("class") == "WINDOW" for node in _nodes(query["select_list"]))
-    renamed = any(str(item.get("alias", "")).lower() == "offset" for item in query["select_list"])
+    renamed = any(str(item.get("alias", "")).lower() in _OFFSETS for item in query["select_list"])
     conditions = [n["column_names"][-1].lower() for n in _nodes(query["where_clause"]) if "column_names" in n]
     constant = query["where_clause"] is not None and not conditions
-    return bool(grouped or windows or renamed or constant or set(conditions) - {"partition"})
+    return bool(grouped or windows or renamed or constant or set(conditions) - {"partition", "_partition"})
 
 
 def _nodes(tree: object) -> Iterator[Node]:

@@ -18,12 +18,13 @@ def sql(
     settings: Mapping[str, str] | None = None,
     binary: bool = False,
     tables: str | Path = "tables",
+    registry: str | None = None,
 ) -> Rows:
-    """Runs one statement. `settings` are Kafka's client settings (TLS, SASL), `tables`
-    the pipeline directory of the tables. Raises SqlError for an invalid
-    statement, and a Fault if no broker answers."""
+    """Runs one statement. `settings` are Kafka's client settings (TLS, SASL), `tables` the pipeline directory of the
+    tables, `registry` the schema registry that types the columns. Raises SqlError for an invalid statement, and a
+    Fault if no broker answers."""
     cluster = Cluster(bootstrap, ClientSecurity.from_settings(settings or {}), "headrace-sql")
-    with SqlSession(cluster, binary=binary, tables=Path(tables)) as session:
+    with SqlSession(cluster, binary=binary, tables=Path(tables), registry=registry) as session:
         answer = session.query(statement)
         if answer is None:
             raise SqlError("the statement has no rows: headrace.sql runs one query, for example SELECT")

@@ -25,10 +25,11 @@ _LATEST_MS: Final = 253_402_300_799_999
 
 
 class Filter:
-    """The condition that DuckDB wants the rows of a scan to meet; None if there is none."""
+    """The condition that DuckDB wants the rows of a scan to meet; None if there is none. `prefix` stands before the
+    names of the columns partition, offset and timestamp."""
 
-    def __init__(self, expression: pc.Expression | None, schema: pa.Schema = _POSITIONS) -> None:
-        self.expression = expression
+    def __init__(self, expression: pc.Expression | None, schema: pa.Schema = _POSITIONS, prefix: str = "") -> None:
+        self.expression, self._prefix = expression, prefix
         self._schema = schema
         self._format, self._files = ds.ParquetFileFormat(), LocalFileSystem()
 
@@ -43,7 +44,8 @@ class Filter:
     def offsets(self, partition: int, first: int, end: int) -> tuple[int, int]:
         """The part of [first, end) that can match in this partition; an empty range if nothing can."""
         # Arrow does not know that offsets are whole numbers: "up to 9" excludes more than "below 10".
-        here, offset = pc.field("partition") == pa.scalar(partition, pa.int32()), pc.field("offset")
+        here = pc.field(f"{self._prefix}partition") == pa.scalar(partition, pa.int32())
+        offset = pc.field(f"{self._prefix}offset")
         if self.expression is None or first >= end:
             return first, end
         if self.excludes(here & (offset >= first) & (offset <= end - 1)):
@@ -54,7 +56,7 @@ class Filter:
 
     def earliest_time_ms(self) -> int | None:
         """No record with an earlier timestamp can match; None without such a bound."""
-        timestamp = pc.field("timestamp")
+        timestamp = pc.field(f"{self._prefix}timestamp")
 
         def earlier_cannot_match(at_ms: int) -> bool:
             return self.excludes(timestamp < pa.scalar(at_ms * 1000, pa.timestamp("us", tz="UTC")))

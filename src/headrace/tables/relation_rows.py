@@ -20,20 +20,9 @@ from headrace.pipelines.source.offsets import OffsetRange
 from headrace.tables.formats.table_log import Offsets, Snapshot, TableLog
 from headrace.tables.last_rows import read_last
 from headrace.tables.pruning import Filter
+from headrace.tables.row_shapes import RowShape, in_types
 from headrace.tables.topic_ranges import matching_ranges, whole_topic
-from headrace.tables.topic_relation import as_text
 from headrace.tables.topic_scan import TopicScan, client_of
-
-
-def in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the schema. Bytes become text where the schema says so."""
-    arrays = [
-        as_text(batch.column(field.name))
-        if pa.types.is_string(field.type)
-        else batch.column(field.name).cast(field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _part(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
@@ -48,17 +37,22 @@ class LiveRows:
     topic: str
     schema: pa.Schema
     last_rows: Callable[[], int | None]
+    shape: RowShape
 
     def __call__(self, columns: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         count, schema = self.last_rows(), _part(self.schema, columns)
         with client_of(self.cluster) as client:
-            ranges = matching_ranges(client, whole_topic(client, self.topic), Filter(expression, self.schema))
+            wanted = Filter(expression, self.schema, self.shape.prefix)
+            ranges, fetched = (
+                matching_ranges(client, whole_topic(client, self.topic), wanted),
+                self.shape.fetched(columns),
+            )
             if count is not None:
-                found = read_last(client, ranges, count, columns)
+                found = read_last(client, ranges, count, fetched)
             else:
-                found = iter(TopicScan(self.cluster, ranges, columns))
+                found = iter(TopicScan(self.cluster, ranges, fetched))
             for batch in found:
-                yield in_types(batch, schema)
+                yield self.shape.rows(batch, schema)
 
 
 @dataclass(frozen=True)
@@ -89,16 +83,17 @@ class WholeRows:
 
     history: HistoryRows
     cluster: Cluster
+    shape: RowShape
 
     def __call__(self, columns: Sequence[str], expression: pc.Expression | None) -> Iterator[pa.RecordBatch]:
         log, schema = self.history.log, _part(self.history.schema, columns)
         with client_of(self.cluster) as client:
             table = log.check()
             ranges = after(whole_topic(client, log.topic), table.offsets)
-            wanted = matching_ranges(client, ranges, Filter(expression, self.history.schema))
+            wanted = matching_ranges(client, ranges, Filter(expression, self.history.schema, self.shape.prefix))
         yield from self.history.of(table, columns, expression)
-        for batch in TopicScan(self.cluster, wanted, columns, every_record=True):
-            yield in_types(batch, schema)
+        for batch in TopicScan(self.cluster, wanted, self.shape.fetched(columns), every_record=True):
+            yield self.shape.rows(batch, schema)
 
 
 def after(ranges: Sequence[OffsetRange], offsets: Offsets) -> list[OffsetRange]:

@@ -23,8 +23,10 @@ from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import Cluster
 from headrace.tables.definitions import Definition, Definitions
+from headrace.tables.lake_table import APPEND, DAY_COLUMN, REGISTRY
 from headrace.tables.last_rows import last_rows_of
 from headrace.tables.relation_rows import HistoryRows, LiveRows, WholeRows
+from headrace.tables.row_shapes import KafkaShape, RowShape
 from headrace.tables.sql_errors import SqlError, has_position, sentence_of
 from headrace.tables.topic_relation import Relation, RowsOfRelation, kafka_schema
 from headrace.tables.topic_scan import client_of
@@ -121,8 +123,12 @@ class _Explained:
 
 
 class SqlSession:
-    def __init__(self, cluster: Cluster, *, binary: bool = False, tables: Path = Path("tables")) -> None:
-        self.cluster, self._tables = cluster, tables
+    """`registry`: address of a schema registry. Topics with a subject `<topic>-value` then have typed columns."""
+
+    def __init__(
+        self, cluster: Cluster, *, binary: bool = False, tables: Path = Path("tables"), registry: str | None = None
+    ) -> None:
+        self.cluster, self._tables, self._registry, self._binary = cluster, tables, registry, binary
         self.scan_error: Exception | None = None
         self._schema = kafka_schema(binary=binary)
         self._client: BlockingClient | None = None
@@ -217,31 +223,60 @@ class SqlSession:
                 self._register_topic(name, tables.get(name), lower)
 
     def _register_topic(self, name: str, definition: Definition | None, lower: str) -> None:
-        def live(relation: str) -> LiveRows:
-            return LiveRows(self.cluster, name, self._schema, lambda: self._count_of_last_rows(relation))
-
-        whole: RowsOfRelation = live(name)
-        if definition is not None and definition.table.has_kafka_columns:
-            whole = WholeRows(HistoryRows(definition.log, self._schema), self.cluster)
-        self._database.register(name, Relation(self._schema, whole, self._note_error))
+        relations = self._relations(name, definition)
+        self._database.register(name, relations[""])
         for part in (LIVE, HISTORY):
             if not re.search(rf"{re.escape(name.lower())}\"?\.\"?{part}\b", lower):
                 continue
-            if part == LIVE:
-                self._register_part(name, part, self._schema, live(f"{name}.{part}"))
-            elif definition is None:
+            if part not in relations:
                 raise SqlError(
                     f"topic {name!r} has no table in {self._tables}: create it with 'headrace tables create {name}', "
                     "or name the directory of the tables with --tables"
                 )
-            else:
-                columns = self._schema if definition.table.has_kafka_columns else definition.log.columns()
-                self._register_part(name, part, columns, HistoryRows(definition.log, columns))
+            self._register_part(name, part, relations[part])
 
-    def _register_part(self, topic: str, part: str, schema: pa.Schema, rows: RowsOfRelation) -> None:
+    def _relations(self, name: str, definition: Definition | None) -> dict[str, Relation]:
+        """The relations of a topic: `""` (table and topic together), `live`, and `history` if there is a table."""
+        shape, columns = self._shape(name, definition)
+
+        def relation(schema: pa.Schema, rows: RowsOfRelation) -> Relation:
+            return Relation(schema, rows, self._note_error)
+
+        def live(of: str) -> Relation:
+            return relation(columns, LiveRows(self.cluster, name, columns, lambda: self._count_of_last_rows(of), shape))
+
+        found = {"": live(name), LIVE: live(f"{name}.{LIVE}")}
+        if definition is not None:
+            is_one_relation = definition.table.mode == APPEND and definition.table.columns in ("", REGISTRY)
+            held = columns if is_one_relation else definition.log.columns()
+            history = HistoryRows(definition.log, held)
+            found[HISTORY] = relation(held, history)
+            if is_one_relation:
+                found[""] = relation(held, WholeRows(history, self.cluster, shape))
+        return found
+
+    def _shape(self, name: str, definition: Definition | None) -> tuple[RowShape, pa.Schema]:
+        """How records become rows, and the columns of the topic."""
+        has_table = definition is not None and definition.table.has_registry_columns
+        address = definition.table.registry if definition is not None and has_table else self._registry
+        is_untyped_table = definition is not None and definition.table.has_kafka_columns
+        if address is None or is_untyped_table:
+            return KafkaShape(), self._schema
+        from headrace.tables.row_shapes import TypedShape
+        from headrace.tables.typed_rows import TypedRows, has_subject
+
+        if not has_subject(name, address):
+            return KafkaShape(), self._schema
+        typed = TypedRows.latest(name, address)
+        if definition is not None and has_table:
+            typed = typed.with_columns(without_day(definition.log.columns()))
+        shape = TypedShape(typed, keeps_errors=not has_table)
+        return shape, shape.columns(binary=self._binary)
+
+    def _register_part(self, topic: str, part: str, made: Relation) -> None:
         """`orders.live` is the view `live` in the schema `orders`. No topic has a space in its name."""
         relation = quoted(f"{topic} {part}")
-        self._database.register(f"{topic} {part}", Relation(schema, rows, self._note_error))
+        self._database.register(f"{topic} {part}", made)
         self._database.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(topic)}")
         self._database.execute(
             f"CREATE OR REPLACE VIEW {quoted(topic)}.{quoted(part)} AS SELECT * FROM temp.{relation}"
@@ -255,6 +290,11 @@ class SqlSession:
         if self._last_rows is None or self._last_rows[0].lower() != relation.lower():
             return None
         return self._last_rows[1]
+
+
+def without_day(columns: pa.Schema) -> pa.Schema:
+    """The columns that table and topic both have: the day is a folder of the table."""
+    return pa.schema([field for field in columns if field.name != DAY_COLUMN])
 
 
 def quoted(name: str) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.schemas.decoding import ERROR, SOURCE, Decoding
+from headrace.pipelines.schemas.registry_options import RegistryAccess
 from headrace.pipelines.source.arrow_records import HEADERS_TYPE
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.subjects import subject_of
@@ -68,15 +69,19 @@ class TypedRows:
 
     def __call__(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         """(rows that could be decoded, number of the others). Columns that are not Kafka's stay."""
+        rows, errors = self.with_errors(batch)
+        failed = len(errors) - errors.null_count
+        return (rows.filter(pc.is_null(errors)) if failed else rows), failed
+
+    def with_errors(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        """(all rows, what is wrong with each): a row that could not be decoded has null in its fields."""
         decoded = self.decoding.decode(batch)
-        is_good = pc.is_null(decoded.column(ERROR))
-        failed = batch.num_rows - int(pc.sum(is_good).as_py() or 0)
         arrays = [self._column(name, decoded, batch) for name in self.columns.names]
         taken = {*POSITIONS.values(), "value", "topic", *self.columns.names}
         others = [name for name in batch.schema.names if name not in taken]
         fields = [*self.columns, *(batch.schema.field(name) for name in others)]
         rows = pa.RecordBatch.from_arrays([*arrays, *(batch.column(n) for n in others)], schema=pa.schema(fields))
-        return (rows.filter(is_good) if failed else rows), failed
+        return rows, decoded.column(ERROR)
 
     def _column(self, name: str, decoded: pa.RecordBatch, batch: pa.RecordBatch) -> pa.Array:
         kind = self.columns.field(name).type
@@ -91,6 +96,17 @@ class TypedRows:
         for batch in batches:
             decoded = self.decoding.decode(batch)
             yield decoded.filter(pc.is_valid(decoded.column(ERROR))).select([ERROR, SOURCE])
+
+
+def has_subject(topic: str, registry: str) -> bool:
+    """Whether the registry has a schema for the values of the topic. Raises PipelineError if it does not answer."""
+    try:
+        RegistryAccess(registry).client().latest(subject_of(topic))
+    except RegistryError as error:
+        if error.status == 404:
+            return False
+        raise PipelineError(f"registry {registry!r}: {error}") from error
+    return True
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:

@@ -32,6 +32,10 @@ def sql(
     tables: Annotated[Path, typer.Option("--tables", help="Pipeline directory of the tables.", metavar="DIR")] = Path(
         "tables"
     ),
+    registry: Annotated[
+        str | None,
+        typer.Option(help="Schema registry: topics with a schema have typed columns.", envvar="HEADRACE_REGISTRY"),
+    ] = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Query topics with SQL. Without -c and -f, statements are read from a prompt or from standard input.
@@ -50,7 +54,8 @@ def sql(
 
         chosen = security or ClientSecurity()
         require_broker(parse_addresses(address), encrypted=chosen.encrypted)
-        with SqlSession(Cluster(address, chosen, "headrace-sql"), binary=binary, tables=tables) as session:
+        cluster = Cluster(address, chosen, "headrace-sql")
+        with SqlSession(cluster, binary=binary, tables=tables, registry=registry) as session:
             if command is not None:
                 _run(session, command, form)
             elif file is not None:

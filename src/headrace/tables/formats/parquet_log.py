@@ -226,7 +226,8 @@ class ParquetLog(TableLog):
             assert isinstance(entry, dict)
             target = self._root / entry["path"]
             target.parent.mkdir(parents=True, exist_ok=True)
-            with contextlib.suppress(FileExistsError):
+            # A file that is lost does not stop later commits: `repair` finds it.
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.link(self._root / FILES / entry["path"], target)
         for path in _list(last.get("removed")):
             (self._root / str(path)).unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""`headrace tables repair`: lost and damaged files leave the table, and their records come from the topic again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.pipelines.errors import PipelineError
+from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
+from headrace.tables.lake_table import FORMATS, ICEBERG, LakeTable
+from headrace.tables.table_logs import log_of
+from headrace.tables.table_repair import repair_table
+from headrace.tables.topic_relation import kafka_schema
+from tests.tables import copy_job
+from tests.tables.conftest import Brokers, orders
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_lost_files_are_read_again(brokers: Brokers, tmp_path: Path, form: str) -> None:
+    topic = brokers.topic(2)
+    found = topic_metadata(brokers.client, topic)
+    catalog = f"sqlite:///{tmp_path}/catalog.db" if form == ICEBERG else ""
+    table = LakeTable(topic, str(found.topic_id), str(tmp_path / "lake"), format=form, catalog=catalog)
+    log = log_of(table)
+    log.create(kafka_schema(binary=True), [], first_offsets(brokers.client, found, "all", None))
+    Definitions(tmp_path / "tables").add(table, brokers.bootstrap)
+    for _ in range(3):
+        brokers.write(topic, orders(10))
+        brokers.write_transaction(topic, orders(5), partition=1, commit=False)
+        brokers.write(topic, orders(7), partition=1)
+        copy_job.copy(brokers.cluster, table)
+    expected, files = brokers.independent_read(topic), log.open().files()
+    assert repair_table(table, brokers.client, dry_run=False).sentence(dry_run=False) == (
+        "every file is there and can be read"
+    )
+    Path(files[0]).unlink()
+    Path(files[-1]).write_bytes(b"damaged")
+    offsets = log.offsets()
+    assert repair_table(table, brokers.client, dry_run=True).bad_files == 2
+    done = repair_table(table, brokers.client, dry_run=False)
+    assert (done.bad_files, done.lost) == (2, 0)
+    rows = log.open().dataset().to_table().to_pylist()
+    assert sorted((r["partition"], r["offset"], r["key"], r["value"]) for r in rows) == expected
+    assert log.offsets() == offsets
+    assert repair_table(table, brokers.client, dry_run=False).bad_files == 0
+    # Records that the topic does not hold any more are named.
+    before = log.open().rows()
+    for file in log.open().files():
+        Path(file).unlink()
+    brokers.delete_records(topic, 10)
+    done = repair_table(table, brokers.client, dry_run=False)
+    assert done.lost == 10
+    assert log.open().rows() == before - 10
+
+
+def test_a_table_without_offsets_is_not_repaired(brokers: Brokers, tmp_path: Path) -> None:
+    topic = brokers.topic(1)
+    brokers.write(topic, orders(3))
+    found = topic_metadata(brokers.client, topic)
+    table = LakeTable(topic, str(found.topic_id), str(tmp_path / "lake"), mode="upsert-by-key")
+    log_of(table).create(kafka_schema(binary=True), [], {0: 0})
+    copy_job.copy(brokers.cluster, table)
+    Path(log_of(table).open().files()[0]).unlink()
+    with pytest.raises(PipelineError, match="drop it and create it again"):
+        repair_table(table, brokers.client, dry_run=False)
