@@ -4,6 +4,8 @@
 `table_files`   Parquet files that the tasks of a batch write, and the file systems of paths
 `delta_log`     Delta tables
 `iceberg_log`   Iceberg tables in a SQL or REST catalog
+`iceberg_upkeep` joins small files of Iceberg tables, and removes files that no snapshot needs
+`iceberg_files` files of Iceberg tables in HDFS
 `parquet_log`   directories of Parquet files with a small log beside them
 `file_set`      data files with their smallest and largest values as an Arrow dataset
 `evolution`     the columns that a table gets from a newer schema, and the changes that it refuses

@@ -12,6 +12,7 @@ column stays in the files.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -143,10 +144,14 @@ def _local(uri: str) -> str:
 
 def catalog_of(address: str, path: str) -> Catalog:
     """`http(s)://…` is a REST catalog; everything else is the address of a database."""
-    kind = {"type": "rest"} if address.startswith(("http://", "https://")) else {"type": "sql"}
-    files = {"py-io-impl": "headrace.tables.formats.iceberg_files.LakeFileIO"} if path.startswith("hdfs://") else {}
+    settings = {"type": "rest" if address.startswith(("http://", "https://")) else "sql", "uri": address}
+    if path.startswith(("hdfs://", "viewfs://")):
+        settings["py-io-impl"] = "headrace.tables.formats.iceberg_files.HadoopFileIO"
+    elif endpoint := os.environ.get("AWS_ENDPOINT_URL"):
+        # pyiceberg has a name of its own for what every AWS library takes from the environment.
+        settings["s3.endpoint"] = endpoint
     try:
-        return load_catalog("headrace", uri=address, warehouse=path, **kind, **files)
+        return load_catalog("headrace", warehouse=path, **settings)
     except Exception as error:
         # Boundary to the drivers of catalogs, which raise their own errors.
         raise PipelineError(f"catalog {address!r}: {' '.join(str(error).split())}") from error
