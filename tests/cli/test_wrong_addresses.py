@@ -121,7 +121,7 @@ ON_SPARK = {
     "demo wordcount", "demo run", "pipeline run", "pipeline check", "pipeline reset", "pipeline replay", "context add",
     "pipeline rename", "pipeline forget",
     # These read a pipeline's files first, run until they are stopped, or need a terminal.
-    "acl for-pipeline", "tables show", "tables run", "registry start", "console start", "http start",
+    "acl for-pipeline", "tables show", "tables run", "tables repair", "registry start", "console start", "http start",
     "top", "connect serve",
 }  # fmt: skip
 CREATES = {"topics create"}

@@ -17,10 +17,10 @@ from headrace.tables.formats.table_files import OFFSET, PARTITION, ends_of, file
 from headrace.tables.formats.table_log import DataFile
 from headrace.tables.lake_table import UPSERT, LakeTable, read_definition
 from headrace.tables.latest_rows import latest_rows
+from headrace.tables.relations.topic_ranges import whole_topic
+from headrace.tables.relations.topic_relation import KAFKA_COLUMNS, kafka_schema
+from headrace.tables.relations.topic_scan import client_of, read_range
 from headrace.tables.table_logs import layout_of, log_of
-from headrace.tables.topic_ranges import whole_topic
-from headrace.tables.topic_relation import KAFKA_COLUMNS, kafka_schema
-from headrace.tables.topic_scan import client_of, read_range
 
 SCHEMA = kafka_schema(binary=True)
 

@@ -16,11 +16,11 @@ from headrace.pipelines.errors import DataLossError, OptionError
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.formats.table_log import TableLog
 from headrace.tables.lake_table import APPEND, DELTA, FORMATS, ICEBERG, PARQUET, UPSERT, LakeTable
+from headrace.tables.relations.topic_relation import kafka_schema
+from headrace.tables.relations.topic_scan import client_of
 from headrace.tables.sql_errors import SqlError
 from headrace.tables.sql_session import SqlSession
 from headrace.tables.table_logs import log_of
-from headrace.tables.topic_relation import kafka_schema
-from headrace.tables.topic_scan import client_of
 from tests.support.effort import is_long
 from tests.tables import copy_job
 from tests.tables.conftest import Brokers, orders

@@ -17,9 +17,9 @@ from headrace.net.free_ports import free_port
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.lake_table import LakeTable
+from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.sql_session import SqlSession
 from headrace.tables.table_logs import log_of
-from headrace.tables.topic_relation import kafka_schema
 from tests.support.clock import wait_for
 from tests.tables import copy_job
 from tests.tables.conftest import Brokers, orders

@@ -9,9 +9,9 @@ import pytest
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.lake_table import FORMATS, ICEBERG, LakeTable
+from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import log_of
 from headrace.tables.table_repair import repair_table
-from headrace.tables.topic_relation import kafka_schema
 from tests.tables import copy_job
 from tests.tables.conftest import Brokers, orders
 

@@ -11,9 +11,9 @@ import headrace
 from headrace.kernel.errors import Fault
 from headrace.records.builder import Record
 from headrace.tables import relation_rows
+from headrace.tables.relations.topic_scan import TopicScan
 from headrace.tables.sql_errors import SqlError
 from headrace.tables.sql_session import SqlSession
-from headrace.tables.topic_scan import TopicScan
 from tests.tables.conftest import T0_MS, Brokers, orders
 
 

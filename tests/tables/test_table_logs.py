@@ -14,8 +14,8 @@ from headrace.tables.formats.evolution import IncompatibleColumns
 from headrace.tables.formats.table_log import TableConflict, TableLog
 from headrace.tables.lake_table import DELTA, FORMATS, ICEBERG, PARQUET, UPSERT, LakeTable
 from headrace.tables.latest_rows import latest_rows
+from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import log_of
-from headrace.tables.topic_relation import kafka_schema
 from tests.tables.copy_job import write_rows
 
 SCHEMA = kafka_schema(binary=True)

@@ -18,11 +18,11 @@ from headrace.tables.formats.table_files import file_writer
 from headrace.tables.formats.table_log import DataFile
 from headrace.tables.lake_table import LakeTable
 from headrace.tables.library import sql
+from headrace.tables.relations.topic_ranges import whole_topic
+from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
+from headrace.tables.relations.topic_scan import read_range
 from headrace.tables.sql_session import SqlSession
 from headrace.tables.table_logs import layout_of, log_of
-from headrace.tables.topic_ranges import whole_topic
-from headrace.tables.topic_relation import KAFKA_COLUMNS
-from headrace.tables.topic_scan import read_range
 from headrace.tables.typed_rows import TypedRows
 from tests.support.registry import registry
 from tests.tables.conftest import T0_MS, Brokers

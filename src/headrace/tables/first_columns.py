@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.pipelines.errors import OptionError
 from headrace.tables.lake_table import DAY_COLUMN, ICEBERG, LakeTable
-from headrace.tables.topic_relation import kafka_schema
+from headrace.tables.relations.topic_relation import kafka_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,9 +30,9 @@ from headrace.serialization.arrow_records import arrow_schema
 from headrace.tables.definitions import Definitions
 from headrace.tables.formats.table_files import file_system
 from headrace.tables.formats.table_log import Offsets, Snapshot
-from headrace.tables.relation_rows import after
-from headrace.tables.topic_ranges import whole_topic
-from headrace.tables.topic_scan import read_range
+from headrace.tables.relations.relation_rows import after
+from headrace.tables.relations.topic_ranges import whole_topic
+from headrace.tables.relations.topic_scan import read_range
 
 
 @dataclass

@@ -24,12 +24,12 @@ from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import Cluster
 from headrace.tables.definitions import Definition, Definitions
 from headrace.tables.lake_table import APPEND, DAY_COLUMN, REGISTRY
-from headrace.tables.last_rows import last_rows_of
-from headrace.tables.relation_rows import HistoryRows, LiveRows, WholeRows
-from headrace.tables.row_shapes import KafkaShape, RowShape
+from headrace.tables.relations.last_rows import last_rows_of
+from headrace.tables.relations.relation_rows import HistoryRows, LiveRows, WholeRows
+from headrace.tables.relations.row_shapes import KafkaShape, RowShape
+from headrace.tables.relations.topic_relation import Relation, RowsOfRelation, kafka_schema
+from headrace.tables.relations.topic_scan import client_of
 from headrace.tables.sql_errors import SqlError, has_position, sentence_of
-from headrace.tables.topic_relation import Relation, RowsOfRelation, kafka_schema
-from headrace.tables.topic_scan import client_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,7 +262,7 @@ class SqlSession:
         is_untyped_table = definition is not None and definition.table.has_kafka_columns
         if address is None or is_untyped_table:
             return KafkaShape(), self._schema
-        from headrace.tables.row_shapes import TypedShape
+        from headrace.tables.relations.row_shapes import TypedShape
         from headrace.tables.typed_rows import TypedRows, has_subject
 
         if not has_subject(name, address):

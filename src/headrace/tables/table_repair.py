@@ -22,10 +22,10 @@ from headrace.pipelines.source.offsets import OffsetRange
 from headrace.tables.formats.table_files import OFFSET, PARTITION, Typed, file_system, file_writer
 from headrace.tables.formats.table_log import DataFile, Snapshot
 from headrace.tables.lake_table import APPEND, DAY, DAY_COLUMN, LakeTable
+from headrace.tables.relations.topic_ranges import whole_topic
+from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
+from headrace.tables.relations.topic_scan import read_range
 from headrace.tables.table_logs import layout_of, log_of
-from headrace.tables.topic_ranges import whole_topic
-from headrace.tables.topic_relation import KAFKA_COLUMNS
-from headrace.tables.topic_scan import read_range
 
 
 @dataclass(frozen=True)

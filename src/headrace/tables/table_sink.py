@@ -26,8 +26,8 @@ from headrace.tables.formats.table_files import OFFSET, PARTITION, WRITTEN_TYPE,
 from headrace.tables.formats.table_log import DataFile, Offsets, TableLog
 from headrace.tables.lake_table import DAY, DAY_COLUMN, DEAD_LETTERS, UPSERT, LakeTable
 from headrace.tables.latest_rows import latest_rows
+from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
 from headrace.tables.table_logs import layout_of, log_of, stored_columns
-from headrace.tables.topic_relation import KAFKA_COLUMNS
 from headrace.tables.typed_rows import KEY, TypedRows, newest_that_fits
 
 if TYPE_CHECKING:

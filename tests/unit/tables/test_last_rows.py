@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from headrace.tables.last_rows import last_rows_of
+from headrace.tables.relations.last_rows import last_rows_of
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headrace.tables.pruning import Filter
+from headrace.tables.relations.pruning import Filter
 
 PARTITION, OFFSET, TIMESTAMP = pc.field("partition"), pc.field("offset"), pc.field("timestamp")
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)

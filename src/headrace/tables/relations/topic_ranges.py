@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.pipelines.source.offsets import OffsetRange
-from headrace.tables.pruning import Filter
+from headrace.tables.relations.pruning import Filter
 
 
 def whole_topic(client: BlockingClient, topic: str) -> list[OffsetRange]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.source.offsets import OffsetRange
-from headrace.tables.topic_scan import read_range
+from headrace.tables.relations.topic_scan import read_range
 
 Node = dict[str, Any]
 # The column in a relation with Kafka's columns, and in a typed one.

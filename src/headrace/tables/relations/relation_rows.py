@@ -18,11 +18,11 @@ from headrace.pipelines.errors import DataLossError
 from headrace.pipelines.options import Cluster
 from headrace.pipelines.source.offsets import OffsetRange
 from headrace.tables.formats.table_log import Offsets, Snapshot, TableLog
-from headrace.tables.last_rows import read_last
-from headrace.tables.pruning import Filter
-from headrace.tables.row_shapes import RowShape, in_types
-from headrace.tables.topic_ranges import matching_ranges, whole_topic
-from headrace.tables.topic_scan import TopicScan, client_of
+from headrace.tables.relations.last_rows import read_last
+from headrace.tables.relations.pruning import Filter
+from headrace.tables.relations.row_shapes import RowShape, in_types
+from headrace.tables.relations.topic_ranges import matching_ranges, whole_topic
+from headrace.tables.relations.topic_scan import TopicScan, client_of
 
 
 def _part(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:

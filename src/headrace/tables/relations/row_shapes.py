@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from headrace.tables.topic_relation import KAFKA_COLUMNS, as_text
+from headrace.tables.relations.topic_relation import KAFKA_COLUMNS, as_text
 
 if TYPE_CHECKING:
     from headrace.tables.typed_rows import TypedRows
