@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -91,6 +92,16 @@ class Brokers:
 def brokers() -> Iterator[Brokers]:
     with broker_process() as broker, BlockingClient(broker.bootstrap) as client:
         yield Brokers(broker.bootstrap, client)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Any:
+    """One session for all tests of this folder that need Spark."""
+    from headrace.pipelines.session import spark_session
+
+    session = spark_session("tables", master="local[2]")
+    yield session
+    session.stop()
 
 
 def orders(count: int, *, start: int = 0, keys: int = 5) -> list[Record]:

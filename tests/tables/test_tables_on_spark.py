@@ -33,15 +33,6 @@ pytestmark = pytest.mark.needs("java")
 KILLS = 10
 
 
-@pytest.fixture(scope="module")
-def spark() -> Any:
-    from headrace.pipelines.session import spark_session
-
-    session = spark_session("tables", master="local[2]")
-    yield session
-    session.stop()
-
-
 def create(brokers: Brokers, spark: Any, directory: Path, topic: str, **settings: Any) -> LakeTable:
     found = topic_metadata(brokers.client, topic)
     backfill = settings.pop("backfill", "all")

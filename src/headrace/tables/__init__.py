@@ -19,6 +19,7 @@ SQL over topics:
 
 `sql_session`     a DuckDB connection whose relations are topics: `headrace sql` and `headrace.sql`
 `relations`       topics and tables as relations of DuckDB, and what a query fetches of them
+`spark_sql`       the same statements on Spark, and as streams
 `sql_errors`      errors of DuckDB as a sentence with line and column
 `sql_results`     rows as a table, JSON, CSV or Parquet
 `sql_prompt`      the interactive prompt: history and completion

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.lake.spark_sql import SparkSqlSettings, run_on_spark
 from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import Bootstrap, bootstrap_address
 from headrace.cli.support.output import Format, show
-from headrace.cli.support.pipeline_options import one_sentence, say
+from headrace.cli.support.pipeline_options import Master, one_sentence, say
 from headrace.client.server_kind import require_broker
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ def sql(
         str | None,
         typer.Option(help="Schema registry: topics with a schema have typed columns.", envvar="HEADRACE_REGISTRY"),
     ] = None,
+    engine: Annotated[str, typer.Option(help="duckdb, or spark for statements that are too big for one machine.")] = (
+        "duckdb"
+    ),
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Run the statement as a stream on Spark and print rows until Ctrl-C.")
+    ] = False,
+    start: Annotated[str, typer.Option("--from", help="Where --follow begins: earliest or latest.")] = "earliest",
+    watermark: Annotated[
+        str | None, typer.Option(help="How late records of a stream may be, as '10 minutes'.", metavar="DURATION")
+    ] = None,
+    master: Master = None,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Query topics with SQL. Without -c and -f, statements are read from a prompt or from standard input.
@@ -43,6 +55,12 @@ def sql(
     $ headrace sql -c 'SELECT partition, count(*) AS records FROM orders GROUP BY ALL'
     """
     form = _format(output)
+    if engine not in ("duckdb", "spark"):
+        raise typer.BadParameter(f"--engine {engine!r}: must be duckdb or spark")
+    if start not in ("earliest", "latest"):
+        raise typer.BadParameter(f"--from {start!r}: must be earliest or latest")
+    if watermark is not None and not follow:
+        raise typer.BadParameter("--watermark is for streams: give --follow")
     if command is not None and file is not None:
         raise typer.BadParameter("give statements with -c or with -f, not with both")
     address, security = bootstrap_address(bootstrap), client_security(bootstrap)
@@ -50,11 +68,21 @@ def sql(
         from headrace.client.blocking.client import parse_addresses
         from headrace.client.security import ClientSecurity
         from headrace.pipelines.options import Cluster
+        from headrace.tables.spark_sql.saved_pipeline import SavedPipeline, is_create_pipeline
         from headrace.tables.sql_session import SqlSession
 
         chosen = security or ClientSecurity()
         require_broker(parse_addresses(address), encrypted=chosen.encrypted)
         cluster = Cluster(address, chosen, "headrace-sql")
+        if engine == "spark" or follow:
+            text = command if command is not None else file.read_text() if file is not None else sys.stdin.read()
+            settings = SparkSqlSettings(address, bootstrap, tables, registry, form, follow, start, watermark, master)
+            run_on_spark(text, settings)
+            return
+        if command is not None and is_create_pipeline(command):
+            saved = SavedPipeline.parse(command).write(Path(), address, registry, watermark)
+            say(f"saved in {saved}; run it with: headrace pipeline run {saved}")
+            return
         with SqlSession(cluster, binary=binary, tables=tables, registry=registry) as session:
             if command is not None:
                 _run(session, command, form)
