@@ -22,9 +22,11 @@ SUITES = (
     "serialization",
     "http_api",
     "sql",
+    "tables",
     "pipelines",
     "connectors",
 )
+IN_PARTS = ("pipelines", "connectors", "tables")
 
 
 def main() -> None:
@@ -33,13 +35,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path("build/bench"))
     parser.add_argument(
-        "--rows", default="", help="Parts of the suites `pipelines` and `connectors`, separated by commas: flat,count."
+        "--rows",
+        default="",
+        help="Parts of the suites `pipelines`, `connectors` and `tables`, separated by commas: flat,count.",
     )
     given = parser.parse_args()
     for name in given.suites or SUITES:
         suite = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"headrace-bench-{name}-") as directory:
-            chosen = {"parts": given.rows.split(",")} if given.rows and name in ("pipelines", "connectors") else {}
+            chosen = (
+                {"parts": given.rows.split(",")} if given.rows and name in ("pipelines", "connectors", "tables") else {}
+            )
             rows = suite.run(Path(directory), rounds=given.rounds, **chosen)
         show(f"{name} ({given.rounds} rounds, medians)", rows, file=given.json / f"{name}.json")
 
