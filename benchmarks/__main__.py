@@ -43,9 +43,7 @@ def main() -> None:
     for name in given.suites or SUITES:
         suite = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"headrace-bench-{name}-") as directory:
-            chosen = (
-                {"parts": given.rows.split(",")} if given.rows and name in ("pipelines", "connectors", "tables") else {}
-            )
+            chosen = {"parts": given.rows.split(",")} if given.rows and name in IN_PARTS else {}
             rows = suite.run(Path(directory), rounds=given.rounds, **chosen)
         show(f"{name} ({given.rounds} rounds, medians)", rows, file=given.json / f"{name}.json")
 

@@ -61,7 +61,7 @@ def test_both_engines_give_the_same_rows(
     topic = brokers.topic(2)
     for partition in range(2):
         brokers.write(topic, orders(30), partition=partition)
-    table = create(brokers, spark, tmp_path / "tables", topic, format="iceberg", partition_by="day(timestamp)")
+    table = create(brokers, spark, tmp_path / "tables", topic, format="iceberg", partition_by="partition")
     copy_job.copy(brokers.cluster, table)
     brokers.write(topic, orders(9, start=30))
     brokers.delete_records(topic, 12)

@@ -160,6 +160,5 @@ class TableWriter:
         if typed is None or not failed:
             return
         letters = dead_letters(frame.mapInArrow(typed.errors, _LETTER_TYPE))
-        letters.write.format("headrace").options(**broker_options(frame.sparkSession)).option(
-            "mode", "at-least-once"
-        ).save()
+        options = {**broker_options(frame.sparkSession), "mode": "at-least-once"}
+        letters.write.format("headrace").options(**options).mode("append").save()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 
 from headrace.pipelines.failure_reasons import failure_reason
-from headrace.pipelines.spark.plan_guard import is_update_plan, plan_text
+from headrace.pipelines.spark.plan_guard import plan_text
 from headrace.tables.spark_sql.relations import SETTINGS, SparkRelations
 from headrace.tables.sql_errors import SqlError
 
@@ -22,6 +22,7 @@ _PLACES: Final = (
     re.compile(r"\(line (\d+), pos (\d+)\)"),
     re.compile(r"== SQL \(line (\d+), position (\d+)\) =="),
 )
+_AGGREGATE: Final = re.compile(r"^[\s:+|-]*~?Aggregate\b", re.MULTILINE)
 # What DuckDB has and Spark has not, with Spark's way to say it.
 _DIALECT: Final = {
     "->>": "Spark reads a field of JSON text with get_json_object(value, '$.name')",
@@ -76,7 +77,8 @@ class SparkStatement:
         frame = self._frame()
         if not frame.isStreaming:
             raise SqlError("--follow needs a statement over a topic: this one reads none")
-        mode = "update" if is_update_plan(plan_text(frame)) else "append"
+        # Groups are printed when they change, also with a watermark: a reader does not wait for the end of a window.
+        mode = "update" if _AGGREGATE.search(plan_text(frame)) else "append"
 
         def show(batch: DataFrame, _number: int) -> None:
             rows = batch.toArrow()
