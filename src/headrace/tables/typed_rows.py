@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.schemas.decoding import ERROR, SOURCE, Decoding
 from headrace.pipelines.schemas.registry_options import RegistryAccess
-from headrace.pipelines.source.arrow_records import HEADERS_TYPE
+from headrace.serialization.arrow_records import HEADERS_TYPE
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.subjects import subject_of
 from headrace.tables.formats.evolution import IncompatibleColumns, widened
