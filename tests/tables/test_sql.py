@@ -10,7 +10,7 @@ import pytest
 import headrace
 from headrace.kernel.errors import Fault
 from headrace.records.builder import Record
-from headrace.tables import relation_rows
+from headrace.tables.relations import relation_rows
 from headrace.tables.relations.topic_scan import TopicScan
 from headrace.tables.sql_errors import SqlError
 from headrace.tables.sql_session import SqlSession

@@ -25,6 +25,8 @@ TOPIC_ID: Final = "headrace.topic.id"
 OFFSETS: Final = "headrace.offsets"
 DELETED: Final = "__deleted"
 _ATTEMPTS: Final = 10
+# A compaction meets the commits of a busy writer. It loses nothing by trying again.
+_REWRITE_ATTEMPTS: Final = 100
 Offsets = dict[int, int]
 
 
@@ -179,7 +181,7 @@ class TableLog(ABC):
 
     def _rewrite(self, attempt: Callable[[Snapshot], None]) -> None:
         """A commit that changes files and neither rows nor offsets: it is tried again on the newest version."""
-        for _ in range(_ATTEMPTS):
+        for _ in range(_REWRITE_ATTEMPTS):
             try:
                 attempt(self.open())
                 return
