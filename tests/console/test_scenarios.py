@@ -347,6 +347,20 @@ def test_the_picture_of_the_flow_is_filtered_and_leads_to_its_parts(scene: Scene
     expect(page.get_by_role("heading", name=topic)).to_be_visible()
 
 
+def test_the_picture_of_the_flow_is_enlarged_and_saved(scene: Scene, page: Page) -> None:
+    topic, group = scene.topic(), unique("reader")
+    scene.commit(group, topic, 0)
+    page.goto(scene.page(f"/flow?q={topic}"))
+    width = page.locator("svg.flow").evaluate("one => one.getBoundingClientRect().width")
+    page.get_by_role("link", name="200 %").click()
+    expect(page.locator("svg.flow[width]")).to_be_visible()
+    assert page.locator("svg.flow").evaluate("one => one.getBoundingClientRect().width") > width
+    with page.expect_download() as found:
+        page.get_by_role("link", name="Save as SVG").click()
+    text = Path(found.value.path()).read_text()
+    assert text.startswith("<svg") and group in text and "<style>" in text
+
+
 @long_form
 def test_a_principal_is_explained_without_an_authorizer(scene: Scene, page: Page) -> None:
     page.goto(scene.page("/security"))
