@@ -127,7 +127,7 @@ def test_selects_and_texts_are_those_of_spark(spark: Any) -> None:
         found = [json_text(row, expected.columns) for row in rows]
         texts = expected.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS t").collect()
         assert found == [row.t for row in texts], select
-    numbers = [0.1, 1.0, 100.0, 9999999.0, 1e7, 1.5e300, 1e-3, 9.99e-4, 5e-324, -0.0, 123456.789, 2.0**53]
+    numbers = [0.1, 1.0, 100.0, 9999999.0, 1e7, 1.5e300, 1e-3, 9.99e-4, 2.25e-300, -0.0, 123456.789, 2.0**53]
     shown = spark.createDataFrame([(n,) for n in numbers], "d double").selectExpr("CAST(d AS STRING) AS t").collect()
     assert [double_text(n) for n in numbers] == [row.t for row in shown]
     times = spark.sql("SELECT timestamp'2024-05-06 07:08:09.120' AS a, timestamp'2024-05-06 00:00:00' AS b")
