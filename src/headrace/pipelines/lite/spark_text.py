@@ -16,8 +16,8 @@ _ESCAPE: Final = re.compile(r"\\u00[0-9a-f]{2}")
 
 
 def double_text(value: float) -> str:
-    """As Java: plain from 0.001 to below 10,000,000, else with an exponent. Java before 19 writes one digit more for a few
-    numbers, and every Java for numbers near the smallest one; both texts mean the same number."""
+    """As Java: plain from 0.001 to below 10,000,000, else with an exponent. Java before 19 writes one digit more for a
+    few numbers, and every Java for numbers near the smallest one. Both texts mean the same number."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
