@@ -62,6 +62,10 @@ def test_add_user_works_on_a_new_and_on_a_used_directory(tmp_path: Path) -> None
         assert busy.returncode == 1
         assert "in use" in busy.stderr
     (tmp_path / "password").write_text("other\n")
+    (tmp_path / "password").chmod(0o644)
+    refused = add_user("bert", "--data", data, "--password-file", tmp_path / "password")
+    assert refused.returncode == 1 and "run chmod 600" in refused.stderr
+    (tmp_path / "password").chmod(0o600)
     add_user("bert", "--data", data, "--password-file", tmp_path / "password", "--mechanism", "SCRAM-SHA-256")
     with broker(SETTINGS, data_dir=data) as running:
         assert logs_in(running, "admin", "sesame")

@@ -42,7 +42,7 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
 from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
-from headrace.config import BrokerConfig, ConfigError, resolve_listeners
+from headrace.config import BrokerConfig, ConfigError, is_loopback, resolve_listeners
 from headrace.config import Listeners as ListenerSettings
 from headrace.config.broker_config import log_dir_names
 from headrace.config.listener_security import listener_security, refuse_without_effect
@@ -202,6 +202,12 @@ class Broker:
                 if security.uses_tls:
                     self.certificates.protect(listener.name, security)
                 if security.uses_sasl:
+                    if not security.uses_tls and not is_loopback(listener.host):
+                        log.warning(
+                            "listener %s: other machines can log in without encryption, so passwords and tokens can be "
+                            "read on the way; use SASL_SSL",
+                            listener.name,
+                        )
                     self.connections.require_login(listener.name, security.sasl_server_max_receive_size)
             try:
                 _, ports[listener.name] = self.connections.bind(listener.name, listener.host, listener.port)

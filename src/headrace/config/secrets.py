@@ -47,7 +47,7 @@ def _secret(name: str, found: re.Match[str]) -> str:
     try:
         if not colon:
             file = Path(path)
-            _check_private(file, name, reference)
+            check_private(file, name, reference)
             return file.read_text().rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(error, name, reference) from None
@@ -60,13 +60,14 @@ def _secret(name: str, found: re.Match[str]) -> str:
 def read_secrets(file: Path, name: str, reference: str) -> dict[str, str]:
     """A properties file that only its owner may read. `ConfigError` names the key and the reference, never a value."""
     try:
-        _check_private(file, name, reference)
+        check_private(file, name, reference)
         return read_properties(file)
     except OSError as error:
         raise _unreadable(error, name, reference) from None
 
 
-def _check_private(file: Path, name: str, reference: str) -> None:
+def check_private(file: Path, name: str, reference: str) -> None:
+    """Raises ConfigError if other users of the machine can read or change the file."""
     if file.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
         raise ConfigError(name, reference, f"other users can read or change {file}: run chmod 600 {file}")
 

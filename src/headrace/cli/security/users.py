@@ -13,6 +13,7 @@ import typer
 from headrace.cli.support.change_report import report_one
 from headrace.cli.support.connection import Failed, key_values
 from headrace.cli.support.output import Format
+from headrace.config.secrets import check_private
 
 
 class Mechanism(StrEnum):
@@ -73,6 +74,7 @@ def add_user(
 
 def _password(file: Path | None) -> str:
     if file is not None:
+        check_private(file, "--password-file", str(file))
         return (file.read_text().splitlines() or [""])[0]
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
