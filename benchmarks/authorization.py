@@ -63,7 +63,7 @@ def _create_acls(server: Server) -> None:
 
 
 def _requests_per_second(server: Server) -> tuple[float, float]:
-    """By the clock (the median pass), and by the broker's CPU time, which other programs of the machine disturb less."""
+    """By the clock (the median pass), and by the CPU time of the broker, which other programs disturb less."""
     load.create_topic(server.port, "small", 1)
     one = [load.produce_frame("small", {0: load.batch_of(1, 100)}, acks=1)] * 64
     load.produce(server.port, one, 20_000, depth=256, burst=64)

@@ -274,7 +274,7 @@ def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
     return Subject([(user, rights)], run, [], {target: {b"written": 1}})
 
 
-SUBJECTS = [connector, mirror, directory_pipeline, exactly_once_sink]
+SUBJECTS = [connector, mirror, changes, directory_pipeline, exactly_once_sink]
 Make = Callable[[Watched, Any, Path], Subject]
 
 
