@@ -29,6 +29,7 @@ from headrace.http.v2 import produce as v2_produce
 from headrace.http.v2 import topics as v2_topics
 from headrace.http.v2.instances import ConsumerInstances
 from headrace.http.v3 import acls, clusters, configs, groups, partitions, records, topics
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.web.browser_guard import BrowserGuard
 from headrace.web.connections import LoginRequired, PerCaller, logged_in_client
 from headrace.web.delegation import DelegationTokens
@@ -55,6 +56,8 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 OPENAPI_PATH: Final = "/openapi.json"
 HEALTH_PATH: Final = "/health"
 _MOST_READERS: Final = 200
+# Version 2 has a code of its own for topics; in version 3 all unknown things have the same.
+_UNKNOWN_TOPIC_V2: Final = 40401
 
 
 class HttpService:
@@ -121,7 +124,12 @@ class HttpService:
 def application(service: HttpService, *, is_on_loopback: bool, tls: HttpTls | None = None) -> ASGIApp:
     def route(endpoint: Endpoint) -> Route:
         async def called(request: Request) -> Response:
-            return await endpoint.handler(Call(request, service))
+            try:
+                return await endpoint.handler(Call(request, service))
+            except Refused as refused:
+                if refused.code is ErrorCode.unknown_topic_or_partition and not endpoint.path.startswith("/v3"):
+                    raise Problem(404, _UNKNOWN_TOPIC_V2, refused.message) from None
+                raise
 
         return Route(endpoint.path, called, methods=[endpoint.method])
 

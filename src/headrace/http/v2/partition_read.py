@@ -11,9 +11,9 @@ from headrace.http.call import MOST_INT64, Call, partitions_of
 from headrace.http.endpoint import NUMBER, OBJECT, OFFSET, Endpoint, a_list
 from headrace.http.v2.formats import FORMATS, accepted_format, shown_v2, v2_json
 from headrace.http.v2.topics import PARTITION
-from headrace.kernel.errors import Fault
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
-from headrace.web.errors import Problem
+from headrace.web.errors import Problem, bad_request
 
 LONGEST_WAIT_MS = 60_000
 LARGEST_READ_BYTES = 32 << 20
@@ -34,6 +34,9 @@ async def read_partition(call: Call) -> Response:
         )
         found = answers[partition]
         if isinstance(found, Fault):
+            if found.code is ErrorCode.offset_out_of_range:
+                ends = f"GET {call.url(call.request.url.path.removesuffix('/records'))}/offsets"
+                raise bad_request(f"offset {offset} is not in the log of {partition}: {ends} shows its ends")
             raise found
         shown = await asyncio.to_thread(lambda: [shown_v2(partition, record, how, schemas) for record in found.records])
     return v2_json(shown, how=how)
