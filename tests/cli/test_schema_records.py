@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -59,6 +59,25 @@ def test_records_are_encoded_and_decoded_by_subject(run: Run, server: RunningReg
     ]  # fmt: skip
     found = run("consume", topic, "--where", "value.id == 2", "-o", "json").json
     assert (found["key"], found["value"]) == ({"id": 7}, {"id": 2})
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_header_can_name_the_schema(run: Run, running: RunningBroker, topic: str, file: str) -> None:
+    options = ("--schema", file, "--key", '{"id": 7}', "--key-schema", file, "--schema-in-header", "-H", "source=web")
+    ran = run("produce", topic, '{"id": 1}', *options)
+    assert ran.code == 0, ran.err
+    assert run("consume", topic, "-F", "%k %s\\n").out == '{"id":7} {"id":1}\n'
+    settings = {"bootstrap.servers": running.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None
+    headers = dict(message.headers() or ())
+    assert headers.keys() == {"source", "__key_schema_id", "__value_schema_id"}
+    value = message.value()
+    assert value is not None
+    assert value[:1] != b"\0"
 
 
 @pytest.mark.parametrize(("strategy", "subject"), [("record", "shop.Order"), ("topic-record", "{topic}-shop.Order")])

@@ -33,6 +33,7 @@ from headrace.kernel.plurals import counted
 
 if TYPE_CHECKING:
     from headrace.cli.support.kafka_client import ClientError, Message, Producer
+    from headrace.serialization.registry_client import RegistryClient
 
 app = typer.Typer()
 
@@ -89,6 +90,12 @@ def produce(
     record_name: Annotated[
         str | None, typer.Option("--record", help="Name of the record or Protobuf message, if the schema has several.")
     ] = None,
+    schema_in_header: Annotated[
+        bool,
+        typer.Option(
+            "--schema-in-header", help="Name the schema in a header, by its GUID, and not by its id before the data."
+        ),
+    ] = False,
     registry: Annotated[
         str, typer.Option("--registry", "-r", envvar="HEADRACE_REGISTRY", metavar="URL", help="The schema registry.")
     ] = "http://127.0.0.1:8081",
@@ -132,7 +139,13 @@ def produce(
         raise Failed(f"topic {topic!r} has partitions 0 to {count - 1}, not {partition}")
     # A dry run changes nothing: encoding would register the schema.
     schemas = (None, None) if dry_run else (key_schema, schema)
-    encode = _encoding(topic, schemas, strategy, record_name, registry, bootstrap)
+
+    def registry_client() -> RegistryClient:
+        from headrace.cli.records.schema_records import registry_of
+
+        return registry_of(registry, bootstrap)
+
+    encode = _encoding(topic, schemas, strategy, record_name, registry_client, in_header=schema_in_header)
     settings = {"acks": acks, "compression.type": compression, **librdkafka_settings(bootstrap)}
     sender = _Sender(address, topic, settings, dry_run, count)
     with progress("sending", share=share, unit="records", shown=not typed) as advance:
@@ -166,22 +179,23 @@ def _encoding(
     schemas: tuple[str | None, str | None],
     strategy: str,
     record: str | None,
-    registry: str,
-    bootstrap: str | None,
+    registry: Callable[[], RegistryClient],
+    *,
+    in_header: bool,
 ) -> Callable[[Incoming], Incoming]:
     """`schemas`: of keys and of values."""
     if schemas == (None, None):
         return lambda given: given
-    from headrace.cli.records.schema_records import RecordsEncoding, encoder_of, registry_of
+    from headrace.cli.records.schema_records import RecordsEncoding, encoder_of
 
-    client = registry_of(registry, bootstrap)
+    client = registry()
     key, value = (
         None
         if text is None
         else encoder_of(client, topic, text, strategy, is_key=is_key, message=record, option=option)
         for text, is_key, option in zip(schemas, (True, False), ("--key-schema", "--schema"), strict=True)
     )
-    return RecordsEncoding(topic, key, value).encoded
+    return RecordsEncoding(topic, key, value, in_header=in_header).encoded
 
 
 def _records(

@@ -66,25 +66,35 @@ def encoder_of(
 class RecordsEncoding:
     """Encodes what the encoders are given for; other parts stay as they are."""
 
-    def __init__(self, topic: str, key: RecordEncoder | None, value: RecordEncoder | None) -> None:
+    def __init__(
+        self, topic: str, key: RecordEncoder | None, value: RecordEncoder | None, *, in_header: bool = False
+    ) -> None:
+        """`in_header`: a header names the schema, and the data has no prefix."""
         self._topic = topic
         self._key = key
         self._value = value
+        self._in_header = in_header
 
     def encoded(self, record: Incoming) -> Incoming:
         """Raises Failed if a key or value is not JSON, or does not fit its schema."""
-        return replace(
-            record,
-            key=self._part(self._key, record.key, is_key=True),
-            value=self._part(self._value, record.value, is_key=False),
-        )
+        key, key_headers = self._part(self._key, record.key, is_key=True)
+        value, value_headers = self._part(self._value, record.value, is_key=False)
+        return replace(record, key=key, value=value, headers=(*record.headers, *key_headers, *value_headers))
 
-    def _part(self, encoder: RecordEncoder | None, data: bytes | None, *, is_key: bool) -> bytes | None:
+    def _part(
+        self, encoder: RecordEncoder | None, data: bytes | None, *, is_key: bool
+    ) -> tuple[bytes | None, tuple[tuple[str, bytes], ...]]:
+        """The data, and the header that names its schema if there is one."""
         if encoder is None or data is None:
-            return data
+            return data, ()
         part = "key" if is_key else "value"
         try:
-            return encoder.encode(self._topic, json.loads(data), is_key=is_key)
+            value = json.loads(data)
+            if not self._in_header:
+                return encoder.encode(self._topic, value, is_key=is_key), ()
+            found = encoder.encode_with_header(self._topic, value, is_key=is_key)
+            assert found.header is not None
+            return found.data, (found.header,)
         except (SerializationError, RegistryError) as error:
             raise Failed(f"{part} {_short(data)}: {error}") from None
         except ValueError as error:
