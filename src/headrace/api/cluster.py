@@ -77,7 +77,7 @@ class Cluster:
 
 
 def connect(
-    bootstrap: str = "localhost:9092",
+    bootstrap: str | None = None,
     *,
     user: str | None = None,
     password: str | None = None,
@@ -86,12 +86,15 @@ def connect(
     registry: str | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> Cluster:
-    """Connects on first use. `user` and `password` log in with SASL, over TLS if there is a `ca_file`. `registry`: the
-    URL of a schema registry. `settings`: further settings of librdkafka, such as those in `librdkafka.properties` of
-    `headrace security init`. Raises NotPossible."""
+    """Connects on first use.
+
+    `bootstrap`: an address, or the name of a context of `headrace context`, whose TLS and SASL settings are used too; by
+    default the current context, or a broker on this machine. `user` and `password` log in with SASL, over TLS if there
+    is a `ca_file`. `registry`: the URL of a schema registry. `settings`: further settings of librdkafka, such as those
+    in `librdkafka.properties` of `headrace security init`. Raises NotPossible."""
     if (user is None) != (password is None):
         raise NotPossible("a login needs both user and password")
-    merged: dict[str, object] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": _FIRST_BACKOFF_MS}
+    merged: dict[str, object] = {**_context_settings(bootstrap), "reconnect.backoff.ms": _FIRST_BACKOFF_MS}
     protocol = "SASL_" if user is not None else ""
     if ca_file is not None:
         if not Path(ca_file).is_file():
@@ -107,3 +110,22 @@ def connect(
             registry, user=user, password=password, ca_file=None if ca_file is None else str(ca_file)
         )
     return Cluster({**merged, **(settings or {})}, client)
+
+
+def _context_settings(given: str | None) -> dict[str, object]:
+    """The address and the client settings of a context, as the commands know them."""
+    from headrace.client.contexts import ContextError, address_of, command_config_of, load
+    from headrace.client.librdkafka_security import security_settings
+    from headrace.config.properties import read_properties
+    from headrace.kernel.errors import Fault
+
+    if given is not None and (":" in given or "," in given):
+        return {"bootstrap.servers": given}
+    try:
+        if given is not None and given not in load().addresses:
+            raise NotPossible(f"{given!r} is neither HOST:PORT nor a context: headrace context add {given} HOST:PORT")
+        file = command_config_of(given)
+        secured = {} if file is None else security_settings(read_properties(Path(file).expanduser()))
+        return {"bootstrap.servers": address_of(given), **secured}
+    except (ContextError, Fault, OSError) as error:
+        raise NotPossible(f"the context {given or 'that is current'} cannot be used: {error}") from error

@@ -5,6 +5,8 @@
 `identity_provider` requests to an identity provider
 `bearer_tokens`    the OAUTHBEARER tokens of a client
 `security`         TLS and SASL, from Kafka's own setting names
+`librdkafka_security` the same for librdkafka
+`contexts`         named clusters that commands and programs share
 `login`            the client's side of a SASL login on an event loop
 `connection`       one asyncio connection to one broker
 `shown_certificate` the certificate that a server shows, and how long it is valid

@@ -146,7 +146,8 @@ def _consumer(address: str, committed_only: bool, group: str | None, client: Map
     from confluent_kafka import Consumer as Client
     from confluent_kafka import KafkaException
 
-    from headrace.cli.kafka_tools.support.librdkafka import quiet_log, security_settings
+    from headrace.cli.kafka_tools.support.librdkafka import quiet_log
+    from headrace.client.librdkafka_security import security_settings
 
     try:
         made: Consumer = Client(

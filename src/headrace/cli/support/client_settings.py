@@ -90,6 +90,6 @@ def security_in(settings: Mapping[str, str]) -> ClientSecurity | None:
 
 def librdkafka_settings(where: str | None) -> dict[str, str]:
     """The same settings for librdkafka."""
-    from headrace.cli.kafka_tools.support.librdkafka import security_settings
+    from headrace.client.librdkafka_security import security_settings
 
     return security_settings(client_settings(where))
