@@ -90,8 +90,8 @@ def connect(
 
     `bootstrap`: an address, or the name of a context of `headrace context`, whose TLS and SASL settings are used too;
     by default the current context, or a broker on this machine. `user` and `password` log in with SASL, over TLS if
-    there is a `ca_file`. `registry`: the URL of a schema registry. `settings`: further settings of librdkafka, such as those
-    in `librdkafka.properties` of `headrace security init`. Raises NotPossible."""
+    there is a `ca_file`. `registry`: the URL of a schema registry. `settings`: further settings of librdkafka, such as
+    those in `librdkafka.properties` of `headrace security init`. Raises NotPossible."""
     if (user is None) != (password is None):
         raise NotPossible("a login needs both user and password")
     merged: dict[str, object] = {**_context_settings(bootstrap), "reconnect.backoff.ms": _FIRST_BACKOFF_MS}
