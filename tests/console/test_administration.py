@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from urllib.parse import quote
 
 from confluent_kafka import Producer
@@ -61,3 +62,19 @@ def test_configuration_of_a_broker_is_filtered_and_hides_secrets(scene: Scene) -
     assert status_of(scene.page("/brokers/77"))[0] == status_of(scene.page("/brokers/x"))[0] == 404
     every = fetch_json(scene.page("/brokers/0?all=1"))["configs"]
     assert all(entry["value"] is None for entry in every if entry["sensitive"])
+
+
+def test_denied_requests_are_one_click_away() -> None:
+    with broker({**ZOO, "audit.topic": "denials"}) as running, console_on(running.bootstrap) as url:
+        page = _text(f"{url}/clusters/local/security")
+        assert "/clusters/local/topics/denials/messages" in page and "Show denied requests" in page
+
+
+def test_brokers_without_an_audit_topic_say_how_to_set_one(scene: Scene) -> None:
+    assert "Set <code>audit.topic</code>" in _text(scene.page("/security"))
+
+
+def _text(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        found: str = answer.read().decode()
+    return found

@@ -25,6 +25,7 @@ async def security(visit: Visit) -> View:
     client = visit.cluster.client
     known_users, users_error = await or_reason(users(client))
     acls, acls_error = await or_reason(list_acls(client))
+    audit = await _audit_topic(visit)
     answer = None
     if visit.query.get("principal"):
         answer = await _explained(visit, acls or [])
@@ -44,8 +45,22 @@ async def security(visit: Visit) -> View:
         "operations": _OPERATIONS,
         "answer": answer,
         "me": visit.caller.principal,
+        "audit": audit,
     }  # fmt: skip
     return View("security.html", "Security", data, section="security")
+
+
+async def _audit_topic(visit: Visit) -> str | None:
+    """The topic of denied requests; empty if the brokers keep none, None if the user may not know it."""
+    nodes = visit.cluster.client.metadata.nodes
+    if not nodes:
+        return None
+    node = next(iter(nodes))
+    try:
+        entries = await describe(visit.cluster.client, BROKER, str(node), node)
+    except Fault:
+        return None
+    return next((entry.value or "" for entry in entries if entry.name == "audit.topic"), "")
 
 
 async def or_reason(question: Awaitable[T]) -> tuple[T | None, str]:
