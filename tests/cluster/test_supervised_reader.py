@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -78,7 +79,8 @@ def test_a_client_that_exits_by_itself_is_an_error() -> None:
 
 
 def test_a_client_without_brokers_is_not_deadlocked() -> None:
-    command = [sys.executable, str(PROGRAM), f"127.0.0.1:{free_port()}", "t"]
+    settings = json.dumps({"bootstrap.servers": f"127.0.0.1:{free_port()}"})
+    command = [sys.executable, str(PROGRAM), settings, "t"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         told = [process.stdout.readline().strip() for _ in range(6)]
@@ -111,7 +113,8 @@ def stop_for_good(thread: int) -> None:
 def test_a_real_client_with_a_stopped_main_thread_is_replaced() -> None:
     with broker_process() as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        reader = SupervisedReader([sys.executable, str(PROGRAM), broker.bootstrap, "t"], ticks=TICKS)
+        settings = json.dumps({"bootstrap.servers": broker.bootstrap})
+        reader = SupervisedReader([sys.executable, str(PROGRAM), settings, "t"], ticks=TICKS)
         seen: set[bytes] = set()
         running = threading.Thread(target=reader.run, args=(lambda partition, offset, value: seen.add(value),))
         try:
