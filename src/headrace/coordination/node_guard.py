@@ -2,7 +2,8 @@
 
 New nodes get their access control list when they are created. Nodes from before stay open to every client of ZooKeeper,
 and among them are credentials. So a member of the cluster that begins with `zookeeper.set.acl=true` looks at the nodes
-that every cluster has, at users, tokens and ACLs. If one of them is open, it guards the whole tree of the cluster.
+that every cluster has, at users, tokens and ACLs. If one of them is open, it guards all nodes of the cluster. Other
+programs may use the same ensemble without a chroot: nodes that are not of a cluster stay as they are.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
-from headrace.coordination.paths import CONFIG, PERSISTENT, is_private
+from headrace.coordination.paths import CONFIG, CONTROLLER, CONTROLLER_EPOCH, PERSISTENT, PRODUCER_IDS, is_private
 from headrace.coordination.store import NoNode
 
 # Requests to ZooKeeper at a time.
 _AT_ONCE: Final = 64
 _LOOKED_INTO: Final = (f"{CONFIG}/users", "/delegation_token", "/kafka-acl", "/kafka-acl-extended")
+# The nodes below the chroot that belong to a cluster.
+_ROOTS: Final = sorted(
+    {f"/{path.split('/')[1]}" for path in (*PERSISTENT, *_LOOKED_INTO, CONTROLLER, CONTROLLER_EPOCH, PRODUCER_IDS)}
+)
 _READ_ONLY: Final = READ_ACL_UNSAFE[0].perms
 
 Call = Callable[..., Awaitable[Any]]
@@ -44,7 +49,9 @@ class NodeGuard:
             looked_at += await self._below(path)
         if not any(await self._in_parts(looked_at, self._is_open)):
             return 0
-        everything = [path for path in await self._below("/") if not path.startswith("/zookeeper/")]
+        everything = list(_ROOTS)
+        for root in _ROOTS:
+            everything += await self._below(root)
         return sum(await self._in_parts(everything, self._guard))
 
     async def _below(self, path: str) -> list[str]:

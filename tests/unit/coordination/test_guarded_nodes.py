@@ -129,6 +129,7 @@ def test_nodes_from_before_are_guarded_when_the_setting_is_turned_on(
         await store.make_chroot()
         for node in nodes:
             await store.create(node, b"StoredKey")
+        await store.create("/other-program", b"")
         await store.close()
         guarded = await open_zookeeper(load_broker_config({**before, **user, "zookeeper.set.acl": "true"}))
         assert "6 nodes were open to every client" in caplog.text
@@ -141,6 +142,7 @@ def test_nodes_from_before_are_guarded_when_the_setting_is_turned_on(
         for path in nodes[1:3]:
             with pytest.raises(NoAuthError):
                 stranger.get(f"/later{path}")
+        stranger.set("/later/other-program", b"still mine")
         await asyncio.to_thread(stranger.stop)
         await guarded.set(nodes[2], b"changed")
         await guarded.close()
