@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from headrace.tables.lake_table import DELTA, FORMATS, ICEBERG, PARQUET, UPSERT,
 from headrace.tables.latest_rows import latest_rows
 from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import log_of
+from tests.support.effort import is_long
 from tests.tables.copy_job import write_rows
 
 SCHEMA = kafka_schema(binary=True)
@@ -310,3 +314,42 @@ def test_wrong_definitions_are_refused(settings: dict[str, Any], message: str) -
 def test_parquet_needs_a_local_path() -> None:
     with pytest.raises(OptionError, match="format parquet needs a local path"):
         log_of(LakeTable("orders", "id-1", "s3://lake/orders", format=PARQUET))
+
+
+_FULL_DISK = """
+import pickle, resource, signal, sys
+from headrace.pipelines.errors import PipelineError
+from tests.tables.copy_job import write_rows
+from headrace.tables.table_logs import log_of
+table, rows = pickle.load(sys.stdin.buffer)
+before = log_of(table).offsets()
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (BYTES, BYTES))
+try:
+    write_rows(table, rows, before)
+except (PipelineError, OSError) as error:
+    print("refused", type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize("limit", [100, 2500] if is_long() else [100])
+def test_a_full_disk_leaves_the_table_as_it_was(table: LakeTable, log: TableLog, limit: int) -> None:
+    """The limit on the size of files stops the write of rows (100 bytes) or of the commit (2,500 bytes)."""
+    write(table, batch(0, 5, 5))
+    rows = pa.Table.from_batches([batch(0, 10, 3)])
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK.replace("BYTES", str(limit))],
+        input=pickle.dumps((table, rows)),
+        capture_output=True,
+        check=False,
+    )
+    if not done.stdout.startswith(b"refused"):
+        # A commit that fits into the limit is a whole commit.
+        assert limit > 100, done.stderr[-1000:]
+        assert log.offsets() == {0: 13, 1: 0}
+        assert len(positions(table)) == 8
+        return
+    assert log.offsets() == {0: 10, 1: 0}
+    assert positions(table) == [(0, o) for o in range(5, 10)]
+    write(table, batch(0, 10, 3))
+    assert len(positions(table)) == 8
