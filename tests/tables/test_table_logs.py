@@ -217,6 +217,17 @@ def test_path_of_a_foreign_table_is_refused(tmp_path: Path) -> None:
         log_of(table_of(tmp_path, PARQUET)).create(SCHEMA, [], {0: 0})
     with pytest.raises(PipelineError, match="is not empty and holds no table of Headrace"):
         log_of(table_of(tmp_path, ICEBERG)).create(SCHEMA, [], {0: 0})
+    log_of(LakeTable("orders", "id-1", str(tmp_path / "parquet"), format=PARQUET)).create(SCHEMA, [], {0: 0})
+    with pytest.raises(PipelineError, match="is not empty and holds no table of Headrace"):
+        log_of(LakeTable("orders", "id-1", str(tmp_path / "parquet"))).create(SCHEMA, [], {0: 0})
+
+
+def test_a_table_out_of_its_catalog_can_be_created_again(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ICEBERG)
+    log_of(table).create(SCHEMA, [], {0: 0})
+    log_of(table).unregister()
+    assert not log_of(table).exists()
+    assert (tmp_path / "orders").exists()
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -269,8 +269,6 @@ def drop(
         path = definition.table.path
         if purge:
             definition.log.check()
-            if definition.table.catalog:
-                raise PipelineError(f"--purge keeps catalogs as they are: drop the table of {path} with its catalog")
             if "://" in path:
                 raise PipelineError(f"--purge deletes local tables only: delete {path} with the tools of its store")
         row: Row = {"table": topic, "path": path, "purged": purge, "done": not dry_run}
@@ -278,6 +276,7 @@ def drop(
             sure(f"Drop the table of {topic}?", yes, [f"{path}: {'rows are deleted' if purge else 'rows are kept'}"])
             definition.file.unlink()
             if purge:
+                definition.log.unregister()
                 shutil.rmtree(path)
     report_one(row, output, f"{verb(row, 'dropped', 'drop')} {topic}; rows {'deleted' if purge else 'kept'} in {path}")
 

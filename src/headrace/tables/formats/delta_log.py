@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction
 
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.formats.evolution import in_columns
+from headrace.tables.formats.table_files import refuse_used_path
 from headrace.tables.formats.table_log import (
     DELETED,
     OFFSETS,
@@ -91,6 +92,7 @@ class DeltaLog(TableLog):
         return {name: str(value) for name, value in self._table().metadata().configuration.items()}
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        refuse_used_path(self.path)
         try:
             DeltaTable.create(
                 self.path,

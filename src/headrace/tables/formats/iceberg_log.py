@@ -214,6 +214,9 @@ class IcebergLog(TableLog):
         except (OSError, SQLAlchemyError, ValueError) as error:
             raise self.failed(error) from error
 
+    def unregister(self) -> None:
+        self._catalog.drop_table(self._name)
+
     def _summary(self, ends: Offsets) -> dict[str, str]:
         return {OFFSETS: json.dumps(ends, sort_keys=True)}
 

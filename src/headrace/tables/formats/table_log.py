@@ -103,6 +103,9 @@ class TableLog(ABC):
     def forget(self, files: Sequence[str]) -> None:
         """Takes files out of the newest version: for files that do not exist any more."""
 
+    def unregister(self) -> None:
+        """Takes the table out of its catalog, if it has one. The files stay."""
+
     def create(self, schema: pa.Schema, partition_by: Sequence[str], starts: Offsets) -> None:
         """Creates the table with its first offsets, or attaches to the table that an earlier call created."""
         if self.exists():
