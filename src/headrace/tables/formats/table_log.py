@@ -103,7 +103,7 @@ class TableLog(ABC):
     def forget(self, files: Sequence[str]) -> None:
         """Takes files out of the newest version: for files that do not exist any more."""
 
-    def unregister(self) -> None:
+    def unregister(self) -> None:  # noqa: B027 (only Iceberg has a catalog)
         """Takes the table out of its catalog, if it has one. The files stay."""
 
     def create(self, schema: pa.Schema, partition_by: Sequence[str], starts: Offsets) -> None:
