@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -72,5 +73,7 @@ if __name__ == "__main__":
     parser.add_argument("name")
     parser.add_argument("--records", type=int, default=3000)
     chosen = parser.parse_args()
+    # A test that gives up ends the brokers and the Spark cluster too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="headrace-survival-") as folder:
         sys.exit(0 if survives(chosen.name, chosen.records, Path(folder)) else 1)

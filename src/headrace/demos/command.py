@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -46,7 +47,13 @@ def wordcount(data: Data = None, bootstrap: Cluster = None) -> None:
     """
     from headrace.demos.wordcount.demo import run_wordcount
 
+    _end_in_order()
     sys.exit(run_wordcount(data=data, bootstrap=bootstrap))
+
+
+def _end_in_order() -> None:
+    """SIGTERM stops the brokers and services of the demo too, which have sessions of their own."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 @app.command()
@@ -87,6 +94,7 @@ def run(
         raise typer.BadParameter(str(fault)) from None
     if bootstrap is not None and (brokers is not None or port is not None):
         raise typer.BadParameter("--bootstrap uses a running cluster: leave out --brokers and --port")
+    _end_in_order()
     sys.exit(run_demo(chosen, Wishes(data, bootstrap, limit, brokers, port)))
 
 
