@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import expect
 
 from headrace.net.free_ports import free_port
 from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
 from headrace.testing import broker
+from tests.console.browser import chromium, page_of
 from tests.console.conftest import Scene
 from tests.console.test_pages import fetch_json, status_of
 from tests.support.console import console_on
@@ -110,3 +112,23 @@ def test_an_absent_registry_is_reported_and_records_are_still_shown() -> None:
 
 def test_a_console_without_a_registry_says_how_to_add_one(scene: Scene) -> None:
     assert "--registry" in status_of(scene.page("/schemas"))[1]
+
+
+@pytest.mark.needs("chromium")
+def test_a_schema_is_checked_while_a_person_types(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    subject = unique("typed")
+    _register(registry, subject, ONE)
+    with chromium() as browser, page_of(browser) as page:
+        page.goto(scene.page(f"/register-schema?name={subject}"))
+        field = page.locator("textarea[name=schema]")
+        field.fill(json.dumps(TWO))
+        expect(page.locator("#verdict")).to_contain_text("Compatible")
+        field.fill(json.dumps(BROKEN))
+        expect(page.locator("#verdict")).to_contain_text("Not compatible")
+        field.fill("{not a schema")
+        expect(page.locator("#verdict [role=alert]")).to_be_visible()
+        field.fill(json.dumps(TWO))
+        expect(page.locator("#verdict")).not_to_contain_text("Not compatible")
+        page.get_by_role("button", name="Register").click()
+        expect(page.get_by_role("status")).to_have_text(f"Registered a schema of {subject}.")
