@@ -16,6 +16,7 @@ _ORDER = (
     "tests/pipelines/",
     "tests/cluster/",
     "tests/tables/",
+    "tests/demos/",
     "tests/console/",
     "tests/docs/",
     "tests/conformance/",
