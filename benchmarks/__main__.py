@@ -20,6 +20,7 @@ SUITES = (
     "cli",
     "registry",
     "serialization",
+    "python_kit",
     "http_api",
     "sql",
     "tables",

@@ -107,3 +107,23 @@ def test_installed_package_writes_its_default_configuration(installed: Installed
     again = installed.run("headrace", "configs", "init", "config", cwd=tmp_path)
     assert again.returncode == 1
     assert "consumer.properties exists already" in again.stderr
+
+
+def test_the_pytest_plugin_works_with_the_wheel_alone(installed: Installed, tmp_path: Path) -> None:
+    """Nothing to import, with xdist, and beside a fixture of the project that has a name of the plugin."""
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n@pytest.fixture\ndef headrace_topic():\n    return 'the project has its own'\n"
+    )
+    (tmp_path / "test_orders.py").write_text(
+        "from confluent_kafka import Producer\n"
+        "import headrace as package\n"
+        "def test_a_broker(headrace):\n"
+        "    producer = Producer({'bootstrap.servers': headrace.bootstrap})\n"
+        "    producer.produce('orders', 'tea')\n"
+        "    assert producer.flush(20) == 0\n"
+        "def test_the_wheel(headrace, headrace_topic):\n"
+        "    assert 'site-packages' in package.__file__ and 'installed' in package.__file__\n"
+        "    assert headrace_topic == 'the project has its own'\n"
+    )
+    ran = installed.run("python", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
