@@ -6,7 +6,7 @@
         except Busy:
             delivery.release()          # another member gets it
         except ValueError:
-            delivery.reject()           # nobody gets it again
+            delivery.reject()           # no member gets it again
 
 A delivery that the loop body leaves alone is accepted when the body ends.
 """
@@ -14,11 +14,12 @@ A delivery that the loop body leaves alone is accepted when the body ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from confluent_kafka import AcknowledgeType, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Message, ShareConsumer
 
+from headrace.api.errors import ReadFailed
 from headrace.api.reader import Decoder, checked
 from headrace.api.record import Record
 
@@ -70,7 +71,7 @@ def deliveries(
     heard_at = time.monotonic()
     try:
         while idle_s is None or time.monotonic() - heard_at < idle_s:
-            messages = consumer.poll(_WAIT_S) or []
+            messages = _polled(consumer, settings)
             for message in checked(messages):
                 delivery = Delivery(consumer, message, decoder.record(message))
                 yield delivery
@@ -80,3 +81,17 @@ def deliveries(
                 consumer.commit_sync()
     finally:
         consumer.close()
+
+
+def _polled(consumer: ShareConsumer, settings: Mapping[str, object]) -> Sequence[Message]:
+    """Raises ReadFailed."""
+    try:
+        return consumer.poll(_WAIT_S) or []
+    except KafkaException as error:
+        group, reason = settings.get("group.id"), error.args[0]
+        if reason.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            # What a broker answers to a member of a share group if the group is a consumer group.
+            raise ReadFailed(
+                f"group {group!r} is a consumer group already: queue() needs a group that read() does not use"
+            ) from None
+        raise ReadFailed(f"group {group!r} cannot be read: {reason.str()}") from None

@@ -50,6 +50,11 @@ def checked(messages: Sequence[Message]) -> Iterator[Message]:
         error = message.error()
         if error is None:
             yield message
+        elif error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
+            raise ReadFailed(
+                "the group is used in another way already, by queue() or by members with another protocol: choose "
+                f"another group ({error.str()})"
+            )
         elif error.code() not in _OPTIONAL_ERRORS:
             raise ReadFailed(f"{message.topic() or 'the topic'} cannot be read: {error.str()} ({error.name()})")
 

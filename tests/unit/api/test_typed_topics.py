@@ -484,3 +484,15 @@ def test_a_context_of_the_commands_gives_address_and_login(
     (tmp_path / "config.yaml").write_text("[")
     with pytest.raises(NotPossible, match="is not YAML"):
         headrace.connect()
+
+
+def test_a_group_that_is_used_in_another_way_is_refused(cluster: Cluster, name: str) -> None:
+    topic = cluster.topic(name, str)
+    topic.send_all(["tea"])
+    list(topic.read(group=f"{name}-read", idle=0.1))
+    with pytest.raises(ReadFailed, match=r"is a consumer group already: queue\(\) needs a group"):
+        next(iter(topic.queue(f"{name}-read", idle=20)))
+    queue = topic.queue(f"{name}-queue", idle=0.5)
+    assert list(queue) == []
+    with pytest.raises(ReadFailed, match="the group is used in another way already"):
+        list(topic.read(group=f"{name}-queue", idle=20))
