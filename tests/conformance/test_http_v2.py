@@ -129,6 +129,27 @@ def test_values_of_a_schema(api: RunningApi, topic: str, how: str, schema: str) 
         assert api.ask("POST", f"/topics/{topic}", body, Content_Type=embedded(how))[1]["error_code"] == code
 
 
+def test_values_that_break_the_data_contract_are_refused(api: RunningApi, schemas: RunningRegistry, topic: str) -> None:
+    rule = {"name": "positive", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "message.n > 0"}
+    hidden = {"name": "hide", "kind": "TRANSFORM", "type": "ENCRYPT", "mode": "WRITE"}
+    for subject, each in ((f"{topic}-value", rule), (f"{topic}-hidden", hidden)):
+        contract = {"schema": AVRO, "ruleSet": {"domainRules": [each]}}
+        assert schemas.ask("POST", f"/subjects/{subject}/versions", contract)[0] == 200
+    id_ = schemas.ask("GET", f"/subjects/{topic}-value/versions/1")[1]["id"]
+    assert (
+        produce(api, f"/topics/{topic}", "avro", {"value": {"n": 1}}, value_schema_id=id_)["offsets"][0]["offset"] == 0
+    )
+    body = {"records": [{"value": {"n": 0}}], "value_schema_id": id_}
+    status, refused = api.ask("POST", f"/topics/{topic}", body, Content_Type=embedded("avro"))
+    assert (status, refused["error_code"]) == (422, 42203)
+    assert "rule 'positive' does not hold: message.n > 0" in refused["message"]
+    id_ = schemas.ask("GET", f"/subjects/{topic}-hidden/versions/1")[1]["id"]
+    body = {"records": [{"value": {"n": 1}}], "value_schema_id": id_}
+    status, refused = api.ask("POST", f"/topics/{topic}", body, Content_Type=embedded("avro"))
+    assert (status, refused["error_code"]) == (422, 42205)
+    assert "which this writer does not run" in refused["message"]
+
+
 def test_the_life_of_an_instance(api: RunningApi, topic: str) -> None:
     produce(api, f"/topics/{topic}", "json", *({"value": n, "partition": n % 2} for n in range(6)))
     base = instance(api, "life", name="one")

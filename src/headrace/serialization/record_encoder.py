@@ -61,7 +61,7 @@ class RecordEncoder:
         """The id, and the value. Raises SerializationError if the value does not fit or breaks a condition of the data
         contract, RegistryError if the registry refuses the schema."""
         schema, codec, conditions = self._codec(topic, is_key=is_key)
-        return prefixed(schema.id, codec.indexes() + _checked(codec, conditions, value))
+        return prefixed(schema.id, codec.indexes() + checked_payload(codec, conditions, value))
 
     def encode_with_header(self, topic: str, value: Any, *, is_key: bool = False) -> Encoded:
         """The form of Confluent's 8.0: the GUID of the schema is in a header, the data has no prefix."""
@@ -69,7 +69,7 @@ class RecordEncoder:
         if schema.guid is None:
             raise SerializationError(f"schema id {schema.id} has no GUID: the registry is too old for the header form")
         header = guid_header(schema.guid, codec.indexes())
-        return Encoded(_checked(codec, conditions, value), (header_name(is_key=is_key), header), schema)
+        return Encoded(checked_payload(codec, conditions, value), (header_name(is_key=is_key), header), schema)
 
     def schema_for(self, topic: str, *, is_key: bool = False) -> RegisteredSchema:
         """The schema that records of this topic are written with. Registers it."""
@@ -107,7 +107,7 @@ class RecordEncoder:
         return codec_of(unregistered, self._client).record_name
 
 
-def _checked(codec: Codec, conditions: Conditions | None, value: Any) -> bytes:
+def checked_payload(codec: Codec, conditions: Conditions | None, value: Any) -> bytes:
     """The payload. Conditions see the record as a reader gets it: complete, with defaults and Python's types."""
     data = codec.encode(value)
     if conditions is not None:

@@ -14,7 +14,9 @@ from headrace.kernel.json_values import JsonValue
 from headrace.serialization.codecs import Codec, codec_of
 from headrace.serialization.errors import RegistryError, RegistryUnreachable, SerializationError
 from headrace.serialization.record_decoder import Decoded, RecordDecoder
+from headrace.serialization.record_encoder import checked_payload
 from headrace.serialization.registry_login import registry_client
+from headrace.serialization.rules import Conditions, RuleMode
 from headrace.serialization.schema import RegisteredSchema
 from headrace.serialization.wire_format import prefixed
 from headrace.web.errors import Problem
@@ -70,7 +72,9 @@ class Schemas:
             wanted = KINDS.get(str(spec.get("type") or ""))
             if wanted is not None and schema.kind != wanted:
                 raise Problem(422, 42205, f"schema id {schema.id} has the type {schema.kind}, not {wanted}")
-            return schema, codec_of(schema, self._client)
+            conditions = Conditions.of(schema, RuleMode.WRITE)
+            codec = codec_of(schema, self._client)
+            return schema, codec if conditions is None else _ContractCodec(codec, conditions)
         except RegistryUnreachable as gone:
             raise Problem(503, 50302, str(gone)) from None
         except RegistryError as refused:
@@ -88,6 +92,30 @@ class Schemas:
 
     async def close(self) -> None:
         self._codecs.clear()
+
+
+class _ContractCodec:
+    """A codec that writes only what the conditions of the data contract allow."""
+
+    def __init__(self, codec: Codec, conditions: Conditions) -> None:
+        self._codec = codec
+        self._conditions = conditions
+
+    @property
+    def record_name(self) -> str | None:
+        return self._codec.record_name
+
+    def decode(self, payload: bytes, indexes: bytes | None = None) -> JsonValue:
+        return self._codec.decode(payload, indexes)
+
+    def encode(self, value: JsonValue) -> bytes:
+        return checked_payload(self._codec, self._conditions, value)
+
+    def plain(self, value: JsonValue) -> JsonValue:
+        return self._codec.plain(value)
+
+    def indexes(self) -> bytes:
+        return self._codec.indexes()
 
 
 def encoded(schema: RegisteredSchema, codec: Codec, value: JsonValue) -> bytes:
