@@ -150,6 +150,8 @@ def test_limit_stops_the_scan(brokers: Brokers, session: SqlSession) -> None:
         ("SELECT * FROM {topic} ORDER BY offset", 'write the column as "offset" in double quotes'),
         ("SELEC 1", "line 1, column 1: syntax error"),
         ("SELECT 'é', nix", "line 1, column 13: "),
+        ("SELECT get_json_object(value, '$.id') FROM {topic}", "column 8: get_json_object is a function of Spark"),
+        ("SELECT window(timestamp, '1 minute') FROM {topic}", "window(…) is a function of Spark"),
         ("SELECT value::INT FROM {topic}", "Could not convert string"),
     ],
 )

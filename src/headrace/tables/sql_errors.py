@@ -10,6 +10,8 @@ from typing import Final
 from headrace.pipelines.errors import PipelineError, nearest
 
 _BARE_OFFSET: Final = re.compile(r"(?<![\".])\boffset\s*\Z", re.IGNORECASE)
+# Functions that people know from Spark, and DuckDB has not.
+_SPARK_FUNCTIONS: Final = ("session_window", "get_json_object", "timestamp_seconds", "explode")
 
 
 class SqlError(PipelineError):
@@ -32,6 +34,8 @@ def sentence_of(message: str, statement: str, topics: list[str], first_line: int
     if facts.get("type") == "Table" and facts.get("error_subtype") == "MISSING_ENTRY":
         name = str(facts.get("name"))
         what = f"relation {name!r} does not exist: it is not a topic of the cluster{nearest(name, topics)}"
+    elif facts.get("error_subtype") == "MISSING_ENTRY" and str(facts.get("name")).lower() in _SPARK_FUNCTIONS:
+        what = f"{facts['name']} is a function of Spark: run the statement with --engine spark"
     if "position" not in facts:
         return what
     # DuckDB counts bytes.
@@ -41,6 +45,8 @@ def sentence_of(message: str, statement: str, topics: list[str], first_line: int
         _BARE_OFFSET.search(before) or re.match(r"offset\b", after, re.IGNORECASE)
     ):
         what += ': OFFSET is a word of SQL, write the column as "offset" in double quotes'
+    if facts["exception_type"] == "Parser" and re.search(r"\bwindow\s*\Z", before, re.IGNORECASE):
+        what = "window(…) is a function of Spark: run the statement with --engine spark or --follow"
     line = before.count("\n")
     column = len(before) - (before.rfind("\n") + 1) + 1
     return f"line {first_line + line}, column {column}: {what}"
