@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaException,
+    Message,
+    Producer,
+    ShareConsumer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.coordinators.txn.core.queries import ListFilter
@@ -225,6 +233,39 @@ def test_committed_offsets_of_an_empty_group_expire(headrace: RunningBroker) -> 
     headrace.clock.advance(days=8)
     wait_for(lambda: consumer.committed([TopicPartition("orders", 0)], 20)[0].offset < 0, "the offset to expire")
     consumer.close()
+
+
+def test_the_lock_of_a_record_of_a_share_group_ends(headrace: RunningBroker) -> None:
+    """A member that keeps a record longer than group.share.record.lock.duration.ms loses it: it is delivered again."""
+    headrace.create_topic("orders")
+    settings = {"group.id": "workers", "share.acknowledgement.mode": "explicit", "log_level": 0}
+    first, second = (ShareConsumer({"bootstrap.servers": headrace.bootstrap, **settings}) for _ in range(2))
+    try:
+        first.subscribe(["orders"])
+        taken: list[Message] = []
+
+        def deliver(consumer: ShareConsumer) -> bool:
+            taken.extend(one for one in consumer.poll(0.2) or [] if one.error() is None)
+            return bool(taken)
+
+        # A new share group begins at the end of the topic, so the record is written until the member has one.
+        wait_for(lambda: produce(headrace, "orders", "tea") or deliver(first), "a record for the first member")
+        offset = taken[0].offset()
+        taken.clear()
+        second.subscribe(["orders"])
+        wait_for(
+            lambda: (
+                headrace.clock.advance(seconds=31)
+                or (
+                    deliver(second)
+                    and any(one.offset() == offset and (one.delivery_count() or 0) >= 2 for one in taken)
+                )
+            ),
+            "the record to be delivered again",
+        )
+    finally:
+        first.close()
+        second.close()
 
 
 # --- transactions ---
