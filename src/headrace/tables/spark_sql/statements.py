@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PLACES: Final = (
     re.compile(r"\(line (\d+), pos (\d+)\)"),
+    re.compile(r"\bline (\d+) pos (\d+)"),
     re.compile(r"== SQL \(line (\d+), position (\d+)\) =="),
 )
 _AGGREGATE: Final = re.compile(r"^[\s:+|-]*~?Aggregate\b", re.MULTILINE)
@@ -38,7 +39,8 @@ def sentence_of(error: Exception, statement: str) -> SqlError:
     """`line 2, column 8: …`, with a hint if the statement has words of DuckDB's dialect."""
     text = str(error)
     place = next((match for pattern in _PLACES if (match := pattern.search(text))), None)
-    first = " ".join(text.split("== SQL")[0].split())
+    # The plan of an analysis error follows its place.
+    first = " ".join(re.split(r"== SQL|\bline \d+ pos \d+", text)[0].split())
     first = re.sub(r" ?\(line \d+, pos \d+\)|SQLSTATE: \w+;?|^\[[\w.]+\] ", "", first).strip(" ;")
     # Spark counts columns of parse errors from 0 and positions of analysis errors from 1.
     where = ""
