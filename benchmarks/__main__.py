@@ -26,6 +26,7 @@ SUITES = (
     "tables",
     "pipelines",
     "connectors",
+    "change_capture",
 )
 IN_PARTS = ("pipelines", "connectors", "tables")
 

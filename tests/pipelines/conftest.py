@@ -20,6 +20,7 @@ from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.testing.process import broker_process
+from tests.pipelines.mariadb import MariaDbUnavailable, running_mariadb
 from tests.pipelines.postgres import PostgresUnavailable, running_postgres
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka, ReferenceUnavailable
 
@@ -122,6 +123,16 @@ def postgres() -> Iterator[str]:
         with running_postgres() as url:
             yield url
     except PostgresUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[str]:
+    """A real MariaDB with a binary log of whole rows."""
+    try:
+        with running_mariadb() as url:
+            yield url
+    except MariaDbUnavailable as unavailable:
         pytest.skip(str(unavailable))
 
 

@@ -40,6 +40,7 @@ class Accounts:
     ids: list[int] = field(default_factory=list)
     made: Counter[str] = field(default_factory=Counter)
     chance: random.Random = field(default_factory=lambda: random.Random(5))
+    table: str = "accounts"
 
     def change(self, count: int) -> None:
         with self.database.connect() as connection:
@@ -52,15 +53,15 @@ class Accounts:
         mark, fresh = self.database.mark, self.made.total()
         if kind == "insert":
             self.ids.append(fresh)
-            return f"INSERT INTO accounts VALUES ({mark}, {mark}, 0)", (fresh, f"n{fresh}")
+            return f"INSERT INTO {self.table} VALUES ({mark}, {mark}, 0)", (fresh, f"n{fresh}")
         at = self.chance.randrange(len(self.ids))
         if kind == "update":
-            return f"UPDATE accounts SET amount = amount + 1, name = {mark} WHERE id = {mark}", (None, self.ids[at])
+            return f"UPDATE {self.table} SET amount = amount + 1, name = {mark} WHERE id = {mark}", (None, self.ids[at])
         old = self.ids.pop(at)
         if kind == "delete":
-            return f"DELETE FROM accounts WHERE id = {mark}", (old,)
+            return f"DELETE FROM {self.table} WHERE id = {mark}", (old,)
         self.ids.append(fresh)
-        return f"UPDATE accounts SET id = {mark} WHERE id = {mark}", (fresh, old)
+        return f"UPDATE {self.table} SET id = {mark} WHERE id = {mark}", (fresh, old)
 
 
 def equal_accounts(source: Database, target: Database) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.pipelines.connectors.change_logs import change_log
+from headrace.pipelines.connectors.cdc.change_logs import change_log
 from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.errors import DataLossError
 

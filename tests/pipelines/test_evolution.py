@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from headrace.pipelines.connectors.connector import connector_run, load_connector
 from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import FlowStopped, PipelineError
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -75,9 +76,46 @@ def test_delta_table_gets_new_columns_only_with_evolve(spark: Any, tmp_path: Pat
 
     path = str(tmp_path / "lake")
     delta_writer(path, "n")(frame_of(id=1), 0)
-    with pytest.raises(Exception, match=r"(?i)schema"):
+    with pytest.raises(FlowStopped, match=r"has no column 'vip': let the connector add it with evolve: true"):
         delta_writer(path, "n")(frame_of(id=2, vip=True), 1)
     delta_writer(path, "n", evolves=True)(frame_of(id=2, vip=True), 1)
     delta_writer(path, "n", evolves=True)(frame_of(id=3), 2)
     rows = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
     assert rows == [{"id": 1, "vip": None}, {"id": 2, "vip": True}, {"id": 3, "vip": None}]
+
+
+def test_delta_column_is_widened_and_other_types_are_refused(spark: Any, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    path = str(tmp_path / "lake")
+    delta_writer(path, "n")(spark.createDataFrame([(1, "a")], "n int, t string"), 0)
+    wide = spark.createDataFrame([(2**40, "b")], "n bigint, t string")
+    with pytest.raises(FlowStopped, match=r"column 'n' .* is int, but the rows have bigint: widen it with evolve"):
+        delta_writer(path, "n")(wide, 1)
+    delta_writer(path, "n", evolves=True)(wide, 1)
+    # A narrower value fits, and a repeated batch is skipped after the table was rewritten.
+    delta_writer(path, "n", evolves=True)(spark.createDataFrame([(3, "c")], "n int, t string"), 2)
+    delta_writer(path, "n", evolves=True)(wide, 1)
+    rows = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["n"])
+    assert rows == [{"n": 1, "t": "a"}, {"n": 3, "t": "c"}, {"n": 2**40, "t": "b"}]
+    with pytest.raises(FlowStopped, match=r"column 't' .* is string, but the rows have int: cast it in select"):
+        delta_writer(path, "n", evolves=True)(spark.createDataFrame([(1, 2)], "n int, t int"), 3)
+
+
+def test_parquet_files_get_new_columns_but_one_type_each(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+
+    def run(select: str, name: str) -> None:
+        (tmp_path / "in" / f"{name}.txt").write_text(f"{name}\n")
+        file = tmp_path / "c.yml"
+        file.write_text(f"from: {{file: in}}\nselect: {select}\nto: {{parquet: out}}\n")
+        started = connector_run(load_connector(file), spark, once=True, report=lambda _: None)
+        started.start()
+        started.supervise()
+
+    run("SELECT value, 1 AS n FROM source", "a")
+    run("SELECT value, 1 AS n, true AS vip FROM source", "b")
+    rows = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "out")).collect()
+    assert sorted((row.value, row.n, row.vip) for row in rows) == [("a", 1, None), ("b", 1, True)]
+    with pytest.raises(PipelineError, match=r"column 'n' of the files in .* is int, but the rows have string"):
+        run("SELECT value, 'one' AS n FROM source", "c")

@@ -23,7 +23,7 @@ EXAMPLES = {
 # `stop` needs a running pipeline, so a run starts in the background before it.
 ORDER = (
     "pipeline init", "pipeline test", "pipeline check", "pipeline run", "pipeline ls", "pipeline status",
-    "pipeline replay", "pipeline reset", "pipeline stop", "pipeline rename", "pipeline forget",
+    "pipeline replay", "pipeline reset", "pipeline stop", "pipeline rename", "pipeline forget", "pipeline snapshot",
     "pipeline dlq ls", "pipeline dlq show", "pipeline dlq edit", "pipeline dlq drop",
     "pipeline dlq retry", "pipeline jars",
     "mirror run", "mirror offsets", "demo ls", "demo run", "demo wordcount",
@@ -64,6 +64,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, clusters: tuple[RunningBroker
     (directory / "east.yml").write_text(
         f'source: {{bootstrap: "{here.bootstrap}"}}\ntarget: {{bootstrap: "{there.bootstrap}"}}\ntopics: input\n'
     )
+    (directory / "orders.yml").write_text("from: {cdc: {url: 'sqlite:///orders.db', tables: [orders]}}\nto: console\n")
     return directory
 
 

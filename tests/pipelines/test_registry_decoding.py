@@ -264,8 +264,11 @@ to:
     follow("INSERT INTO priced (id, name, price, stock) VALUES (2, 'cup', 7.25, 40)")
     assert client.call("GET", f"/subjects/{topic}-value/versions") == [1, 2]
     options = source(headrace, url, topic, **{"kafka.isolation.level": "read_committed"})
-    rows = spark.read.format("headrace").options(**options).load().orderBy("_source.offset").collect()
-    assert [row._error for row in rows] == [None] * 3
+    found = spark.read.format("headrace").options(**options).load().orderBy("_source.offset").collect()
+    assert [row._error for row in found] == [None] * 4
+    rows = [row for row in found if row._source.value is not None]
+    # A tombstone follows the delete.
+    assert found[2]._source.value is None and found[2]._source.key == rows[1]._source.key
     assert [row.op for row in rows] == ["insert", "delete", "insert"]
     assert [row.after and (row.after.id, row.after.name, float(row.after.price), row.after.stock) for row in rows] == [
         (1, "pen", 2.5, None), None, (2, "cup", 7.25, 40),

@@ -7,6 +7,7 @@ What a pipeline's author imports or names to Spark:
 `options`        the options of `format("headrace")`, with the names of Spark's own Kafka connector
 `brokers`        the brokers of a pipeline and the credentials for them, from its configuration
 `decode`         bytes to columns; rows that cannot be decoded become dead letters
+`expectations`   rules for rows: count, drop, quarantine, fail
 `avro_values`    Avro values without a registry, resolved from the writer's schema
 `foreach_batch`  exactly-once writes inside `foreachBatch`
 `task_sink`      tasks of the query write their rows to topics themselves
@@ -19,6 +20,7 @@ How it works:
 `sink`           rows to topics
 `schemas`        typed columns by the schemas of a registry
 `flows`          pipeline directories: specification, graph, run, status, reset, replay
+`auto_cdc`       changes applied to tables: current rows, or their history
 `connectors`     pipelines without code: files, tables, database changes, mirrored topics
 `plugins`        connectors as Python classes: S3 objects, HTTP, Redis, MQTT, and those of other packages
 `connect`        configurations of Kafka Connect as connectors

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _CORRUPT: Final = "_corrupt"
-_SOURCE_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+SOURCE_FIELDS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _AVRO_TYPES: Final = {
     "string": "string",
     "bytes": "binary",
@@ -80,7 +80,7 @@ def decode(
     """Columns of the schema, `_error`, `_deleted` (a tombstone: the value is null) and `_source`. The last three
     arguments say what a JSON value becomes that lacks a field of the schema, has text after its end, or has a field
     that the schema lacks: "letter" (an `_error`), "null" (the field is null, the rest is ignored) or "fail"."""
-    source = f.struct(*[f.col(name) for name in _SOURCE_FIELDS if name in frame.columns]).alias("_source")
+    source = f.struct(*[f.col(name) for name in SOURCE_FIELDS if name in frame.columns]).alias("_source")
     if format == "json":
         text, struct, failed = f.col(column).cast("string"), _struct(schema), f.lit(None).cast("string")
     elif format == "avro":

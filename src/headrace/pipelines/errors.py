@@ -2,7 +2,8 @@
 
 PipelineError          one readable sentence: the thing, its value, the way out
 ├── OptionError        an option of format("headrace"), a pipeline file or a connector that cannot be used
-└── DataLossError      records that the query should read no longer exist, and failOnDataLoss is on
+├── DataLossError      records that the query should read no longer exist, and failOnDataLoss is on
+└── FlowStopped        the rows do not fit the target: a person must decide, other flows go on
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ class OptionError(PipelineError, ValueError):
 
 class DataLossError(PipelineError):
     pass
+
+
+class FlowStopped(PipelineError):
+    pass
+
+
+def is_permanent(text: str) -> bool:
+    """Whether this failure, as Spark reports it, cannot go away by itself: a new start would fail again."""
+    return FlowStopped.__name__ in text or "[USER_RAISED_EXCEPTION]" in text
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

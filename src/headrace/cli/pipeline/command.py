@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.pipeline import dead_letters, flow_names, flow_tests, offsets, status
+from headrace.cli.pipeline import dead_letters, flow_names, flow_tests, offsets, snapshots, status
 from headrace.cli.support.change_report import Row, report, report_one
 from headrace.cli.support.connection import Bootstrap, Output
 from headrace.cli.support.output import Format, show
@@ -72,6 +72,9 @@ def run(
     lite: Annotated[
         bool, typer.Option("--lite", help="Run a stateless connector without Spark. It continues where Spark stopped.")
     ] = False,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+    ] = None,
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM or 'headrace pipeline stop').
 
@@ -82,6 +85,7 @@ def run(
         return
     with one_sentence():
         from headrace.pipelines.connectors.connector import pipeline_run
+        from headrace.pipelines.flows.metrics import served_metrics
         from headrace.pipelines.flows.session import pipeline_session, refuse_while_running
 
         spec = pipeline_spec(directory, settings, bootstrap, command_config)
@@ -93,12 +97,23 @@ def run(
             stop_on_signals(running)
             running.start()
             say(f"pipeline {spec.name}: {', '.join(flow.name for flow in running.flows) or 'views only'}")
-            running.supervise()
-            if once:
-                for row in running.totals():
-                    say(_total(row))
+            try:
+                with served_metrics(metrics, lambda: running.flows):
+                    running.supervise()
+            finally:
+                _say_totals(running)
         finally:
             spark.stop()
+
+
+def _say_totals(running: PipelineRun) -> None:
+    """The rows of each flow, and the counts of its rules, after a run with --once."""
+    if not running.once:
+        return
+    for flow in running.flows:
+        say(_total(flow.totals()))
+        for name, rule in flow.rules().items():
+            say(f"  rule {name} ({rule['action']}): {rule['checked']} checked, {rule['failed']} failed")
 
 
 def _total(row: Row) -> str:
@@ -213,6 +228,7 @@ def stop(
 app.command()(flow_tests.test)
 app.command()(offsets.reset)
 app.command()(offsets.replay)
+app.command()(snapshots.snapshot)
 app.command()(flow_names.rename)
 app.command()(flow_names.forget)
 app.command("ls")(status.list_pipelines)

@@ -32,9 +32,10 @@ from headrace.pipelines.plugins.catalogue import is_plugin, plugin_names
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.pipelines.expectations import Rule
     from headrace.pipelines.flows.runner import PipelineRun
 
-_FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "select", "to", "trigger", "configuration")
+_FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "expect", "select", "to", "trigger", "configuration")
 SOURCES: Final = ("topic", "file", "jdbc", "cdc")
 TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
 
@@ -50,6 +51,7 @@ class ConnectorSpec:
     target: End
     trigger: str | None
     configuration: Mapping[str, str]
+    rules: tuple[Rule, ...] = ()
 
     @property
     def topic_format(self) -> str:
@@ -110,7 +112,16 @@ def load_connector(file: Path, bootstrap: str | None = None) -> ConnectorSpec:
             **texts_of(data.get("configuration"), f"{file}: configuration"),
             **in_configuration(texts_of(data.get("kafka"), f"{file}: kafka")),
         },
+        rules=_rules(data.get("expect"), f"{file.name}: expect"),
     )
+
+
+def _rules(given: object, place: str) -> tuple[Rule, ...]:
+    if given is None:
+        return ()
+    from headrace.pipelines.expectations import rules_of
+
+    return tuple(rules_of(given, place))
 
 
 def _end(file: Path, data: Mapping[str, object], field: str, kinds: tuple[str, ...]) -> End:

@@ -1,4 +1,5 @@
-"""Databases that connectors read and write: PostgreSQL and SQLite, through their Python drivers, without a jar.
+"""Databases that connectors read and write: PostgreSQL and SQLite, through their Python drivers, without a jar. MariaDB
+and MySQL are sources only (see `mysql_connection`).
 
     postgresql://user:password@host/database        sqlite:///relative.db        sqlite:////absolute.db
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
+from headrace.pipelines.connectors.mysql_connection import SCHEMES, MySqlConnection, is_mysql, spark_type
 from headrace.pipelines.errors import OptionError, PipelineError
 
 LEDGER: Final = "_headrace_ledger"
@@ -27,6 +29,8 @@ class Cursor(Protocol):
 
     @property
     def rowcount(self) -> int: ...
+    @property
+    def description(self) -> Sequence[Sequence[Any]]: ...
     def __iter__(self) -> Iterator[DatabaseRow]: ...
     def execute(self, statement: str, values: Sequence[object] = ..., /) -> object: ...
     def executemany(self, statement: str, rows: Sequence[Sequence[object]], /) -> object: ...
@@ -58,12 +62,20 @@ class Database:
     url: str
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("postgresql://", "postgres://", "sqlite:///")):
-            raise OptionError(f"url {self.url!r}: must begin with postgresql:// or sqlite:///")
+        if not self.url.startswith(("postgresql://", "postgres://", "sqlite:///", *SCHEMES)):
+            raise OptionError(f"url {self.url!r}: must begin with postgresql:// or sqlite:/// or mysql://")
 
     @property
     def is_sqlite(self) -> bool:
         return self.url.startswith("sqlite:")
+
+    @property
+    def is_postgres(self) -> bool:
+        return not self.is_sqlite and not self.is_mysql
+
+    @property
+    def is_mysql(self) -> bool:
+        return is_mysql(self.url)
 
     @property
     def mark(self) -> str:
@@ -73,7 +85,7 @@ class Database:
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A connection in a transaction: committed at the end, rolled back on an error."""
-        connection = self._open()
+        connection = self.open()
         try:
             yield connection
             connection.commit()
@@ -84,13 +96,16 @@ class Database:
         finally:
             connection.close()
 
-    def _open(self) -> Connection:
+    def open(self) -> Connection:
+        """A connection that the caller closes."""
         if self.is_sqlite:
             try:
                 file: Connection = sqlite3.connect(self.url[len("sqlite:///") :], timeout=30)
             except sqlite3.Error as error:
                 raise PipelineError(f"{self.url}: {error}") from error
             return file
+        if self.is_mysql:
+            return MySqlConnection(self.url)
         import psycopg
 
         try:
@@ -100,12 +115,27 @@ class Database:
             raise PipelineError(f"PostgreSQL cannot be reached: {' '.join(str(error).split())}") from error
         return server
 
-    def columns(self, table: str) -> dict[str, str]:
-        """Column names with their Spark types. Raises PipelineError if the table does not exist."""
-        with self.connect() as connection:
+    def as_text(self, column: str) -> str:
+        """SQL of a column as text, for types that Spark lacks. SQLite gives its values as they are."""
+        if self.is_mysql:
+            return f"CAST({quoted(column)} AS CHAR)"
+        return quoted(column) if self.is_sqlite else f"{quoted(column)}::text"
+
+    def columns(self, table: str, within: Connection | None = None) -> dict[str, str]:
+        """Column names with their Spark types. Raises PipelineError if the table does not exist. `within` sees the
+        changes of its own transaction."""
+        with nullcontext(within) if within is not None else self.connect() as connection:
             if self.is_sqlite:
                 rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
                 found = {row[1]: _sqlite_type(row[2]) for row in rows}
+            elif self.is_mysql:
+                rows = connection.execute(
+                    "SELECT column_name, data_type, column_type, numeric_precision, numeric_scale FROM "
+                    "information_schema.columns WHERE table_schema = database() AND table_name = %s "
+                    "ORDER BY ordinal_position",
+                    (table.rpartition(".")[2],),
+                ).fetchall()
+                found = {row[0]: spark_type(row[1], row[2], row[3], row[4]) for row in rows}
             else:
                 schema, _, name = table.rpartition(".")
                 rows = connection.execute(
@@ -123,10 +153,18 @@ class Database:
         if self.is_sqlite:
             rows = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
             return [row[1] for row in sorted(rows, key=lambda row: row[5]) if row[5]]
+        if self.is_mysql:
+            rows = connection.execute(
+                "SELECT column_name FROM information_schema.key_column_usage WHERE table_schema = database() "
+                "AND table_name = %s AND constraint_name = 'PRIMARY' ORDER BY ordinal_position",
+                (table.rpartition(".")[2],),
+            ).fetchall()
+            return [row[0] for row in rows]
         rows = connection.execute(
             "SELECT a.attname FROM pg_index i "
             "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-            "WHERE i.indrelid = %s::regclass AND i.indisprimary",
+            "WHERE i.indrelid = %s::regclass AND i.indisprimary "
+            "ORDER BY array_position(i.indkey::int[], a.attnum::int)",
             (table,),
         ).fetchall()
         return [row[0] for row in rows]

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from headrace.pipelines.connectors.delta_evolution import fit_delta_table
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable, Schema
@@ -39,9 +41,12 @@ def delta_writer(path: str, name: str, *, evolves: bool = False) -> Callable[[Da
         properties = CommitProperties(app_transactions=[Transaction(application, batch)])
         schema = Schema.from_arrow(_nullable(to_arrow_schema(frame.schema, timezone="UTC")))
         if "://" in path or (table is not None and not _same(table.schema(), schema)):
-            # A changed schema is rare, and Delta's own writer knows which change is possible.
+            # A changed schema is rare, and Delta's own writer adds columns.
             rows = frame.toArrow()
             if rows.num_rows:
+                if table is not None:
+                    kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+                    fit_delta_table(table, rows.schema, kinds, evolves=evolves)
                 mode = "merge" if evolves else None
                 write_deltalake(path, rows, mode="append", schema_mode=mode, commit_properties=properties)
             return

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.pipelines.connectors.databases import Connection, Database, quoted
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import FlowStopped
 
 _POSTGRES: Final = {
     "string": "text",
@@ -39,18 +39,18 @@ _JSON_TYPES: Final = ((bool, "boolean"), (int, "bigint"), (float, "double"), (st
 
 def evolve(database: Database, connection: Connection, table: str, columns: Mapping[str, str]) -> list[str]:
     """Makes the table take rows with these columns (name → Spark type). Returns the statements that it executed."""
-    existing = database.columns(table)
+    existing = database.columns(table, connection)
     statements = []
     for name, kind in columns.items():
         if name not in existing:
-            statements.append(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {_sql_type(database, kind)}")
-        elif not _holds(existing[name], kind) and not database.is_sqlite:
-            if not _holds(kind, existing[name]):
-                raise PipelineError(
+            statements.append(f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(name)} {sql_type(database, kind)}")
+        elif not holds(existing[name], kind) and not database.is_sqlite:
+            if not holds(kind, existing[name]):
+                raise FlowStopped(
                     f"column {name!r} of table {table!r} is {existing[name]}, but the rows have {kind}: "
                     f"cast it in select, for example CAST({name} AS {existing[name]})"
                 )
-            to = _sql_type(database, kind)
+            to = sql_type(database, kind)
             statements.append(f"ALTER TABLE {quoted(table)} ALTER COLUMN {quoted(name)} TYPE {to}")
     for statement in statements:
         connection.execute(statement)
@@ -68,7 +68,7 @@ def columns_of_changes(rows: Iterable[str | None]) -> dict[str, str]:
     return found
 
 
-def _holds(wide: str, narrow: str) -> bool:
+def holds(wide: str, narrow: str) -> bool:
     """Whether a column of type `wide` holds every value of `narrow` as it is."""
     if wide == narrow:
         return True
@@ -81,7 +81,7 @@ def _holds(wide: str, narrow: str) -> bool:
     return False
 
 
-def _sql_type(database: Database, kind: str) -> str:
+def sql_type(database: Database, kind: str) -> str:
     if database.is_sqlite:
         return _SQLITE.get(kind, "TEXT")
     if found := _DECIMAL.fullmatch(kind):

@@ -32,8 +32,8 @@ class End:
             raise OptionError(f'{self.place}: "{name}" is {kind_of(value)}: must be a list, or names with commas')
         return [str(part) for part in value]
 
-    def is_on(self, name: str) -> bool:
-        value = self.settings.get(name, False)
+    def is_on(self, name: str, *, default: bool = False) -> bool:
+        value = self.settings.get(name, default)
         if not isinstance(value, bool):
             raise OptionError(f'{self.place}: "{name}" is {kind_of(value)}: must be true or false')
         return value

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipelines.connectors.connector import SOURCES, ConnectorSpec
+from headrace.pipelines.connectors.connector import ConnectorSpec
 from headrace.pipelines.connectors.settings import End
-from headrace.pipelines.decode import dead_letters, decode
+from headrace.pipelines.decode import SOURCE_FIELDS, dead_letters, decode
 from headrace.pipelines.errors import OptionError
+from headrace.pipelines.expectations import QUARANTINE, checked_frame
+from headrace.pipelines.flows.graph import DELETED
 from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # Settings that `decode` has, too.
 _STRICTNESS: Final = ("missing_field", "trailing_text", "extra_field", "writer_schema")
+# Name of the rows in the metrics of rules.
+_PLACE: Final = "source"
 _FILE_FORMATS: Final = ("lines", "csv", "json", "parquet")
 
 
@@ -29,19 +33,31 @@ class SourceFrames:
 
 
 def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
+    """The rows of the source that satisfy the rules of `expect`."""
     match spec.source.kind:
         case "topic":
-            return _topic(spec, spark)
+            return _split(checked_frame(_topic(spec, spark), spec.rules, _PLACE))
         case "file":
-            return SourceFrames(_file(spec, spark))
+            rows = _file(spec, spark)
         case "jdbc":
-            return SourceFrames(_table(spec.source, spark))
-    if spec.source.kind not in SOURCES:
-        return SourceFrames(_plugin(spec, spark))
-    return SourceFrames(_changes(spec.source, spark, spec.name))
+            rows = _table(spec.source, spark)
+        case "cdc":
+            rows = _changes(spec, spark)
+        case _:
+            rows = _plugin(spec, spark)
+    return SourceFrames(checked_frame(rows, spec.rules, _PLACE))
 
 
-def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
+def _split(rows: DataFrame) -> SourceFrames:
+    """Good rows and dead letters, if the rows have an `_error`."""
+    if "_error" not in rows.columns:
+        return SourceFrames(rows)
+    good = rows.where("_error IS NULL").drop("_error")
+    # Decoded rows keep the record, whose key names the row that a tombstone deletes.
+    return SourceFrames(good if DELETED in rows.columns else good.drop("_source"), dead_letters(rows))
+
+
+def _topic(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
     known = ("name", "pattern", "schema", "format", "startingOffsets", "decode", "options")
     end = spec.source.only(*known, *REGISTRY, *_STRICTNESS)
     if not spec.bootstrap:
@@ -59,13 +75,21 @@ def _topic(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
         return _by_registry(spec, spark, given)
     frame = spark.readStream.format(spec.topic_format).options(**given).load()
     if "schema" not in end.settings:
-        return SourceFrames(frame.selectExpr("string(key) AS key", "string(value) AS value", "* EXCEPT (key, value)"))
+        return _texts(frame, spec)
     rules = {name: end.text(name) for name in _STRICTNESS if name in end.settings}
-    decoded = decode(frame, end.text("schema"), format=end.text("format", "json"), **rules)
-    return SourceFrames(decoded.where("_error IS NULL").drop("_error"), dead_letters(decoded))
+    return decode(frame, end.text("schema"), format=end.text("format", "json"), **rules)
 
 
-def _by_registry(spec: ConnectorSpec, spark: SparkSession, given: Mapping[str, str]) -> SourceFrames:
+def _texts(frame: DataFrame, spec: ConnectorSpec) -> DataFrame:
+    """Records with key and value as text; with the columns of dead letters if a rule makes some."""
+    columns = ["string(key) AS key", "string(value) AS value", "* EXCEPT (key, value)"]
+    if any(rule.action == QUARANTINE for rule in spec.rules):
+        names = ", ".join(name for name in SOURCE_FIELDS if name in frame.columns)
+        columns += ["string(NULL) AS _error", f"struct({names}) AS _source"]
+    return frame.selectExpr(*columns)
+
+
+def _by_registry(spec: ConnectorSpec, spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     """Typed columns. Spark's own connector gives bytes, which a step after it decodes."""
     from headrace.pipelines.options import decoding_of
     from headrace.pipelines.schemas.decoding import decoded_frame
@@ -80,7 +104,7 @@ def _by_registry(spec: ConnectorSpec, spark: SparkSession, given: Mapping[str, s
         decoding = decoding_of(asked)
         assert decoding is not None
         decoded = decoded_frame(spark.readStream.format(spec.topic_format).options(**given).load(), decoding)
-    return SourceFrames(decoded.where("_error IS NULL").drop("_error"), dead_letters(decoded))
+    return decoded
 
 
 def _file(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
@@ -124,11 +148,24 @@ def _plugin(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
     return spark.readStream.format(PluginSource.name()).options(**given).load()
 
 
-def _changes(end: End, spark: SparkSession, name: str) -> DataFrame:
-    from headrace.pipelines.connectors.cdc_source import ChangeSource
+def _changes(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
+    from headrace.pipelines.connectors.cdc.source import INITIAL, ChangeSource
 
-    end.only("url", "tables", "slot")
+    end = spec.source.only("url", "tables", "slot", "snapshot", "chunkRows")
     spark.dataSource.register(ChangeSource)
-    slot = "".join(letter if letter.isalnum() else "_" for letter in f"headrace_{name}").lower()
-    given = {"url": end.text("url"), "tables": ",".join(end.names("tables")), "slot": end.text("slot", slot)}
+    slot = "".join(letter if letter.isalnum() else "_" for letter in f"headrace_{spec.name}").lower()
+    given = {
+        "url": end.text("url"),
+        "tables": ",".join(end.names("tables")),
+        "slot": end.text("slot", slot),
+        "snapshot": end.text("snapshot", INITIAL),
+        **({"chunkRows": end.text("chunkRows")} if "chunkRows" in end.settings else {}),
+        **({"state": str(folder)} if (folder := snapshot_folder(spec)) else {}),
+    }
     return spark.readStream.format(ChangeSource.name()).options(**given).load()
+
+
+def snapshot_folder(spec: ConnectorSpec) -> Path | None:
+    """Where change capture keeps chunks of a snapshot and the request for another; None if the storage is remote."""
+    pipeline = spec.pipeline()
+    return pipeline.storage_path / "snapshots" if pipeline.is_local else None

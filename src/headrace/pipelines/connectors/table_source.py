@@ -1,7 +1,7 @@
 """A database table as a stream: finds new rows by a column that only grows (an id, a modification time).
 
 Offsets are values of that column. A batch is (start, end], so a repeated batch reads the same rows. The source does not
-see a change of a row that leaves this column unchanged. Use change data capture for that (`cdc_source`).
+see a change of a row that leaves this column unchanged. Use change data capture for that (`cdc`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def _largest(self) -> dict[str, object]:
         with self.database.connect() as connection:
-            text = "" if self.database.is_sqlite else "::text"
+            text = "::text" if self.database.is_postgres else ""
             query = f"SELECT max({quoted(self.column)}){text} FROM {quoted(self.table)}"
             (value,) = only_row(connection.execute(query))
         return {"after": value if value is None or isinstance(value, int) else str(value)}
@@ -86,7 +86,7 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def _selected(self, name: str) -> str:
         # Types that Spark lacks (uuid, json, arrays, times) are text, as PostgreSQL prints them.
-        return f"{quoted(name)}::text" if name in self.texts and not self.database.is_sqlite else quoted(name)
+        return self.database.as_text(name) if name in self.texts else quoted(name)
 
     def commit(self, end: dict[str, object]) -> None:
         pass

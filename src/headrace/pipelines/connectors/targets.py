@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import AnalysisException
 from pyspark.pipelines.output import Output, Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
@@ -20,16 +22,18 @@ from headrace.pipelines.connectors.connector import TARGETS, ConnectorSpec
 from headrace.pipelines.connectors.databases import Connection, Cursor, Database, DatabaseRow, quoted
 from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.evolution import columns_of_changes, evolve
+from headrace.pipelines.connectors.scd_targets import SETTINGS as SCD
+from headrace.pipelines.connectors.scd_targets import scd_target
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.connectors.staged_rows import StagedTable
-from headrace.pipelines.errors import OptionError
+from headrace.pipelines.errors import FlowStopped, OptionError
 from headrace.pipelines.flows.graph import DELETED, BatchSink
 from headrace.pipelines.schemas.registry_options import REGISTRY_OPTIONS as REGISTRY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
 
-    from headrace.pipelines.connectors.change_records import ChangeRecords
+    from headrace.pipelines.connectors.cdc.change_records import ChangeRecords
 
 _ROWS_AT_ONCE: Final = 1000
 _FILE: Final = re.compile(r"[^{}\s]+\.(avsc|json|proto)")
@@ -42,24 +46,37 @@ def target_output(spec: ConnectorSpec) -> tuple[Output, Callable[[DataFrame], Da
     end = spec.target
     match end.kind:
         case "topic":
-            end.only("name", "key", "value", "encode", "schema", "subjectStrategy", *REGISTRY, "options")
+            own = ("tombstones", "envelope") if _is_changes(spec) else ()
+            end.only("name", "key", "value", "encode", "schema", "subjectStrategy", *REGISTRY, "options", *own)
             if not spec.bootstrap:
                 raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
             given = {**spec.brokers, "topic": end.text("name"), **end.options()}
             encoding = _encoding(spec, end)
-            if encoding and spec.source.kind == "cdc" and spec.select is None:
-                return Sink(spec.name, None, at, "headrace", given), _change_records(spec, encoding).encoded
+            if _is_changes(spec) and "value" not in end.settings:
+                return Sink(spec.name, None, at, "headrace", given), _changes_to_topic(spec, encoding)
             given |= encoding
             return Sink(spec.name, None, at, "headrace", given), lambda frame: topic_rows(frame, end)
         case "parquet":
             end.only("path", "options")
-            return Sink(spec.name, None, at, "parquet", {"path": _path(spec, end), **end.options()}), _without_deletes
+            path = _path(spec, end)
+            fit_files = partial(_fit_parquet, path=path, place=end.place)
+            return Sink(spec.name, None, at, "parquet", {"path": path, **end.options()}), fit_files
         case "delta":
+            if "scd" in end.settings:
+                end.only("path", "evolve", *SCD)
+                changes, fit = scd_target(spec, _path(spec, end))
+                return BatchSink(spec.name, None, at, changes), fit
             end.only("path", "evolve")
             write = delta_writer(_path(spec, end), spec.name, evolves=end.is_on("evolve"))
             return BatchSink(spec.name, None, at, write), _without_deletes
         case "jdbc":
+            if "scd" in end.settings:
+                end.only("url", "table", "evolve", *SCD)
+                changes, fit = scd_target(spec, None)
+                return BatchSink(spec.name, None, at, changes), fit
             end.only("url", "table", "keys", "evolve")
+            if Database(end.text("url")).is_mysql:
+                raise OptionError(f"{end.place}: MariaDB and MySQL are sources only: write to PostgreSQL or SQLite")
             if "table" not in end.settings and spec.source.kind != "cdc":
                 raise OptionError(f'{end.place}: "table" is missing')
             table = end.text("table") if "table" in end.settings else None
@@ -86,6 +103,27 @@ def _with_keys(frame: DataFrame) -> DataFrame:
     return frame.withColumn("_key", _record_key()).drop("_source")
 
 
+def _is_changes(spec: ConnectorSpec) -> bool:
+    """Whether the rows are the changes of a database as they are."""
+    return spec.source.kind == "cdc" and spec.select is None
+
+
+def _changes_to_topic(spec: ConnectorSpec, encoding: dict[str, str]) -> Callable[[DataFrame], DataFrame]:
+    from headrace.pipelines.connectors.cdc.change_topics import record_changes, topic_changes
+
+    end = spec.target
+    tombstones = end.is_on("tombstones", default=True)
+    if end.text("key", "key") != "key":
+        raise OptionError(f'{end.place}: the key of a change is the key of its row: leave "key" out')
+    if not encoding:
+        envelope = end.text("envelope", "headrace")
+        return lambda frame: topic_changes(frame, tombstones=tombstones, envelope=envelope, place=end.place)
+    if "envelope" in end.settings:
+        raise OptionError(f'{end.place}: "envelope" does not go with "encode": the records have a schema')
+    records = _change_records(spec, encoding)
+    return lambda frame: records.encoded(record_changes(frame, tombstones=tombstones))
+
+
 def _encoding(spec: ConnectorSpec, end: End) -> dict[str, str]:
     """Options of the sink if the target has a schema. `schema` is a file beside the connector, a text, or `latest`."""
     if "encode" not in end.settings and "schema" not in end.settings:
@@ -102,7 +140,7 @@ def _encoding(spec: ConnectorSpec, end: End) -> dict[str, str]:
 
 
 def _change_records(spec: ConnectorSpec, given: dict[str, str]) -> ChangeRecords:
-    from headrace.pipelines.connectors.change_records import ChangeRecords
+    from headrace.pipelines.connectors.cdc.change_records import ChangeRecords
     from headrace.pipelines.schemas.encoding import Encoding
 
     if "schema" in given:
@@ -118,6 +156,24 @@ def _as_is(frame: DataFrame) -> DataFrame:
 def _without_deletes(frame: DataFrame) -> DataFrame:
     """For files, which are only appended to."""
     return frame.where(f"NOT {DELETED}").drop(DELETED) if DELETED in frame.columns else frame
+
+
+def _fit_parquet(frame: DataFrame, *, path: str, place: str) -> DataFrame:
+    """Files of one directory may have different columns, but a column has one type: readers could not merge them."""
+    rows = _without_deletes(frame)
+    try:
+        files = frame.sparkSession.read.option("mergeSchema", "true").parquet(path).schema
+    except AnalysisException:
+        return rows  # There are no files yet.
+    known = {field.name: field.dataType.simpleString() for field in files.fields}
+    for field in rows.schema.fields:
+        kind = field.dataType.simpleString()
+        if known.get(field.name, kind) != kind:
+            raise FlowStopped(
+                f"{place}: column {field.name!r} of the files in {path} is {known[field.name]}, but the rows have "
+                f"{kind}: cast it in select, or write to a new path"
+            )
+    return rows
 
 
 def _path(spec: ConnectorSpec, end: End) -> str:

@@ -5,8 +5,10 @@
 `graph`                loads the definitions into a graph of outputs and flows
 `session`              the Spark session of one pipeline
 `run_lock`             one driver at a time
+`running_flow`         one flow of a running pipeline
 `runner`               runs all flows, continuously or once
 `progress`             commits offsets to the consumer group and reports each flow to the topic `__pipelines`
+`metrics`              numbers of the flows for Prometheus
 `status_screen`        the table of `headrace pipeline status`
 `checkpoint`           the offsets of a flow in Spark's checkpoint
 `flow_names`           checkpoints of renamed and removed flows

@@ -25,6 +25,7 @@ from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
+from headrace.pipelines.auto_cdc.flows import change_frame, classic_expressions, source_rows, writer_for
 from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.failure_reasons import failure_reason, user_place
 from headrace.pipelines.flows.dead_letter_headers import DEAD_LETTERS
@@ -76,6 +77,9 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
     spark: SparkSession
     outputs: dict[str, Output] = field(default_factory=dict)
     flows: dict[str, Flow] = field(default_factory=dict)
+    # Path of a table of the pipeline.
+    place_of: Callable[[str], str] = str
+    auto_cdc: dict[str, AutoCdcFlow] = field(default_factory=dict)
 
     def register_output(self, output: Output) -> None:
         if output.name in self.outputs:
@@ -88,9 +92,17 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         self.flows[flow.name] = flow
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
-        raise PipelineError(
-            f"{_place(flow)}: auto CDC flows run only in Spark's own runner: use a 'cdc' connector or an append flow"
+        name = str(flow.name)
+        self.register_flow(
+            Flow(
+                name=name,
+                target=flow.target,
+                spark_conf=flow.spark_conf,
+                source_code_location=flow.source_code_location,
+                func=lambda: source_rows(self.spark, flow),
+            )
         )
+        self.auto_cdc[name] = flow
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         for line, statement in split_statements(sql_text):
@@ -152,6 +164,8 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
                     # Boundary to the author's code, which may raise anything: the user gets file, line and cause.
                     raise _broken(flow, error) from error
                 _check_frame(flow, target, frame)
+                if name in self.auto_cdc:
+                    target, frame = self._applied(self.auto_cdc[name], target, frame)
                 prepare(target, frame)
                 resolved.append(ResolvedFlow(flow, target, frame))
                 del waiting[name]
@@ -159,6 +173,16 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
                 name, problem = next(iter(problems.items()))
                 raise _broken(waiting[name], problem)
         return resolved
+
+    def _applied(self, flow: AutoCdcFlow, target: Output, rows: DataFrame) -> tuple[Output, DataFrame]:
+        """The target of an auto CDC flow as a function that applies changes, and the rows as changes."""
+        at = flow.source_code_location
+        try:
+            write = writer_for(flow, target, rows, self.place_of)
+            return BatchSink(target.name, None, at, write), change_frame(flow, rows)
+        except Exception as error:
+            # Boundary to Spark, which resolves the flow's expressions: the user gets file, line and cause.
+            raise _broken(self.flows[str(flow.name)], error) from error
 
     def _target(self, flow: Flow) -> Output:
         if flow.target not in self.outputs:
@@ -243,8 +267,8 @@ def load_graph(spark: SparkSession, spec: PipelineSpec) -> PipelineGraph:
         raise PipelineError(
             f"{spec.directory}: no definition files match {', '.join(spec.globs) or 'an empty libraries list'}"
         )
-    graph = PipelineGraph(spark)
-    with _inside(spec.directory), graph_element_registration_context(graph):
+    graph = PipelineGraph(spark, place_of=lambda name: spec.storage_uri("tables", name))
+    with _inside(spec.directory), graph_element_registration_context(graph), classic_expressions():
         for file in files:
             if file.suffix == ".py":
                 _run_python(spark, file)

@@ -15,13 +15,14 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import write_records
 from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
+from headrace.pipelines.expectations import DROP, counts_of
 from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json
 from headrace.pipelines.source.stream_state import StreamNotes
 from headrace.records.builder import Record
@@ -41,6 +42,19 @@ HEARTBEAT_MS: Final = 5_000
 WRITTEN: Final = "headrace_written"
 
 
+class RuleTotal(TypedDict):
+    action: str
+    checked: int
+    failed: int
+
+
+class SnapshotProgress(TypedDict):
+    table: str
+    rows: int
+    # How many the table has, about; None if the database does not know.
+    of: int | None
+
+
 @dataclass
 class FlowProgress:
     pipeline: str
@@ -56,6 +70,8 @@ class FlowProgress:
     lag_seconds: float = 0.0
     # Only for change capture of databases whose positions are bytes of a log.
     lag_bytes: int | None = None
+    # While change capture reads the existing rows.
+    snapshot: SnapshotProgress | None = None
     batch_ms: int = 0
     # Since the start of the driver.
     read_rows: int = 0
@@ -63,6 +79,8 @@ class FlowProgress:
     dead_letters: int = 0
     # Rows that came after the watermark, so Spark dropped them.
     late_rows: int = 0
+    # By place and rule: what the expectations of the flow counted since the start of the driver.
+    rules: dict[str, RuleTotal] = field(default_factory=dict)
     state_rows: int = 0
     state_bytes: int = 0
     watermark: str | None = None
@@ -74,6 +92,11 @@ class FlowProgress:
     pid: int = field(default_factory=os.getpid)
     at_ms: int = 0
     heartbeat_ms: int = HEARTBEAT_MS
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that the watermark or an expectation dropped."""
+        return self.late_rows + sum(rule["failed"] for rule in self.rules.values() if rule["action"] == DROP)
 
     @property
     def key(self) -> str:
@@ -88,31 +111,41 @@ def source_offsets(text: str | None) -> dict[TopicPartitionPair, int]:
         return {}
 
 
-def _position(text: str | None) -> tuple[int, bool] | None:
-    """(position, whether it counts bytes) of a change log; None for other sources."""
+def _offset(text: str | None) -> Mapping[str, object]:
+    """The offset of a change log; empty for other sources."""
     try:
         found = json.loads(text or "")
-        return int(found["position"]), found.get("unit") == "bytes"
-    except (ValueError, TypeError, KeyError):
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and "position" in found else {}
+
+
+def _snapshot(offset: Mapping[str, object]) -> SnapshotProgress | None:
+    """How far the snapshot of change capture is; None if it is done or there is none."""
+    state = offset.get("snapshot")
+    if not isinstance(state, Mapping) or not state.get("todo") or state.get("table") is None:
         return None
+    return SnapshotProgress(table=str(state["table"]), rows=int(state["rows"]), of=state.get("of"))
 
 
 def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None:
     """Copies the numbers of Spark's progress event. Each event of a batch is taken once, so totals can be added."""
     ends: dict[TopicPartitionPair, int] = {}
-    lag, lag_bytes = 0, None
+    lag, lag_bytes, snapshot = 0, None, None
     for source in event.sources:
         end, latest = source_offsets(source.endOffset), source_offsets(source.latestOffset)
         lag += sum(max(latest.get(pair, offset) - offset, 0) for pair, offset in end.items())
         ends.update(end)
-        taken, written = _position(source.endOffset), _position(source.latestOffset)
-        if taken is not None and written is not None:
-            behind = max(written[0] - taken[0], 0)
-            lag, lag_bytes = (lag, (lag_bytes or 0) + behind) if written[1] else (lag + behind, lag_bytes)
+        taken, written = _offset(source.endOffset), _offset(source.latestOffset)
+        if taken and written:
+            behind = int(str(written.get("behind") or 0))
+            is_bytes = written.get("unit") == "bytes"
+            lag, lag_bytes = (lag, (lag_bytes or 0) + behind) if is_bytes else (lag + behind, lag_bytes)
+            snapshot = _snapshot(taken)
     flow.batch_id, flow.input_rows, flow.batch_ms = event.batchId, event.numInputRows, event.batchDuration
     flow.input_rows_per_second = round(event.inputRowsPerSecond or 0.0, 1)
     flow.processed_rows_per_second = round(event.processedRowsPerSecond or 0.0, 1)
-    flow.lag, flow.lag_bytes = lag, lag_bytes
+    flow.lag, flow.lag_bytes, flow.snapshot = lag, lag_bytes, snapshot
     if ends:
         flow.end_offsets = offsets_to_json(ends)
     flow.state_rows = sum(operator.numRowsTotal for operator in event.stateOperators)
@@ -121,6 +154,11 @@ def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None
     flow.read_rows += event.numInputRows
     written_now = event.observedMetrics.get(WRITTEN)
     flow.written_rows += int(written_now["rows"] or 0) if written_now is not None else 0
+    for count in counts_of(event.observedMetrics):
+        new = RuleTotal(action=count.action, checked=0, failed=0)
+        total = flow.rules.setdefault(f"{count.place}.{count.rule}", new)
+        total["checked"] += count.checked
+        total["failed"] += count.failed
     flow.watermark = (event.eventTime or {}).get("watermark")
 
 

@@ -23,7 +23,7 @@ from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTa
 from pyspark.sql import functions as f
 
 from headrace.pipelines.brokers import kafka_settings, security_of
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import PipelineError, is_permanent
 from headrace.pipelines.failure_reasons import failure_reason
 from headrace.pipelines.flows.flow_names import check_removed_flows, store_flows
 from headrace.pipelines.flows.graph import BatchSink, PipelineGraph, ResolvedFlow, load_graph
@@ -38,6 +38,7 @@ from headrace.pipelines.flows.progress import (
     update_from_event,
 )
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
+from headrace.pipelines.flows.running_flow import FIRST_PAUSE_S, RunningFlow
 from headrace.pipelines.flows.spec import REALTIME, PipelineSpec
 from headrace.pipelines.sink.stable_tasks import stable_tasks
 from headrace.pipelines.spark.plan_guard import guard, is_update_plan, plan_text, shape_of, stored_shape
@@ -52,32 +53,12 @@ _LOOK_EVERY_S: Final = 0.25
 _CHECK_EVERY_S: Final = 0.02
 # How long `stop` waits for running batches. Then it cancels them, and the next start runs them again.
 _GRACE_S: Final = 30.0
-_FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_AFTER_S: Final = 300.0
 # Spark gives a new Python process ten seconds to start. On a busy machine that is too short, and no pipeline error.
 _SLOW_WORKER_START: Final = "Python worker failed to connect back"
 _MOST_SLOW_STARTS: Final = 3
 _VIEW_REFRESH_S: Final = 10.0
-
-
-@dataclass
-class RunningFlow:
-    resolved: ResolvedFlow
-    progress: FlowProgress
-    query: StreamingQuery | None = None
-    started_at: float = 0.0
-    pause_s: float = _FIRST_PAUSE_S
-    start_again_at: float | None = None
-    seen_batch: int = -1
-    finished_batches: int = 0
-    is_realtime: bool = False
-    # When a batch last read everything that there was.
-    caught_up_at: float = 0.0
-
-    @property
-    def name(self) -> str:
-        return str(self.resolved.flow.name)
 
 
 @dataclass
@@ -223,7 +204,7 @@ class PipelineRun:
                 for flow in self.flows:
                     self._check_flow(flow)
                     self._beat(flow)
-                if self.once and all(flow.query is None and flow.start_again_at is None for flow in self.flows):
+                if (self.once or self.failures) and all(flow.has_ended for flow in self.flows):
                     break
                 if not self.once:
                     self._refresh_views(every_s=_VIEW_REFRESH_S)
@@ -257,7 +238,7 @@ class PipelineRun:
             else:
                 self._failed(flow, error)
         elif time.monotonic() - flow.started_at > _HEALTHY_AFTER_S:
-            flow.pause_s = _FIRST_PAUSE_S
+            flow.pause_s = FIRST_PAUSE_S
 
     def _beat(self, flow: RunningFlow) -> None:
         """Reports a flow without a new batch once per heartbeat, so that readers know that its driver lives."""
@@ -282,48 +263,36 @@ class PipelineRun:
             flow.finished_batches += one.batchId != flow.seen_batch
             flow.seen_batch = one.batchId
             update_from_event(flow.progress, one)
-        self._note_lag(flow)
+        flow.note_lag(time.monotonic())
         if flow.resolved.writes_dead_letters:
             flow.progress.dead_letters = flow.progress.written_rows
+            # It checks the rules of its source a second time. The flow of the good rows has their counts.
+            flow.progress.rules.clear()
         if self._writer is not None:
             if flow.progress.end_offsets:
                 flow.progress.missed = self._writer.missed(str(event.id))
             self._writer.commit(flow.progress)
         self._publish(flow)
 
-    def _note_lag(self, flow: RunningFlow) -> None:
-        now = time.monotonic()
-        if not flow.progress.lag and not flow.progress.lag_bytes:
-            flow.caught_up_at = now
-        flow.progress.lag_seconds = round(now - flow.caught_up_at, 1)
-
     def totals(self) -> list[dict[str, object]]:
-        """Rows of each flow since the start: read, written to its target, dropped, written as dead letters."""
-        return [
-            {
-                "flow": flow.name,
-                "read": flow.progress.read_rows,
-                "written": 0 if flow.resolved.writes_dead_letters else flow.progress.written_rows,
-                "dropped": flow.progress.late_rows,
-                "dead letters": flow.progress.dead_letters,
-            }
-            for flow in self.flows
-        ]
+        return [flow.totals() for flow in self.flows]
 
     def _failed(self, flow: RunningFlow, error: object) -> None:
         reason = failure_reason(error)
         flow.progress.last_error = reason
         # A flow that never finished a batch has a permanent error. A run with `once` does not restart flows.
         started_slowly = _SLOW_WORKER_START in reason and flow.progress.restarts < _MOST_SLOW_STARTS
-        if (self.once or flow.finished_batches == 0) and not started_slowly:
+        stops_alone = self.once or self.isolated or is_permanent(str(error))
+        if (stops_alone or flow.finished_batches == 0) and not started_slowly:
             flow.progress.state = FAILED
             self._publish(flow)
-            sentence = f"flow {flow.name!r} failed: {reason}"
-            self.failures.append(sentence)
-            is_last = all(one.query is None and one.start_again_at is None for one in self.flows)
-            if not self.isolated or is_last:
+            failure = f"flow {flow.name!r} failed: {reason}"
+            self.failures.append(failure)
+            if not stops_alone:
                 raise PipelineError("; ".join(self.failures))
-            self.report(f"{sentence}; the others go on")
+            # The other flows go on. The run ends with this failure when they have ended.
+            if len(self.flows) > 1 and not self.once:
+                self.report(f"{failure}. The other flows go on")
             return
         flow.progress.state = RESTARTING
         flow.progress.restarts += 1

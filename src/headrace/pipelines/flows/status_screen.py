@@ -34,6 +34,7 @@ def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
             **{name: _number(flow, key) for name, key in _NUMBERS.items()},
             "watermark": flow["watermark"] or "",
             "seen": f"{_age_s(flow, now_ms):.0f} s ago",
+            "snapshot": _snapshot(flow.get("snapshot")),
             "last error": flow["last_error"] or "",
         }
         for flow in sorted(flows, key=_place)
@@ -43,6 +44,14 @@ def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
 def _place(flow: Mapping[str, object]) -> tuple[int, str]:
     state = str(flow["state"])
     return (_ORDER.index(state) if state in _ORDER else len(_ORDER), f"{flow['pipeline']}.{flow['flow']}")
+
+
+def _snapshot(state: object) -> str:
+    """How far change capture is with the existing rows."""
+    if not isinstance(state, Mapping):
+        return ""
+    of = f" of about {state['of']}" if state.get("of") else ""
+    return f"{state['rows']}{of} rows of {state['table']}"
 
 
 def _age_s(flow: Mapping[str, object], now_ms: float) -> float:
@@ -71,6 +80,8 @@ def screen_of(flows: Sequence[Mapping[str, object]], width: int, height: int) ->
         fresh = [Text(" " * _GAP).join(_cell(name, row[name], shown[name], _style(name, row)) for name in shown)]
         if row["last error"]:
             fresh.append(_cut(f"  {row['last error']}", width))
+        if row["snapshot"]:
+            fresh.append(_cut(f"  snapshot: {row['snapshot']}", width))
         # The last line says how many flows are not shown.
         if len(lines) + len(fresh) > height - (1 if at < len(rows) - 1 else 0):
             hidden = len(rows) - at

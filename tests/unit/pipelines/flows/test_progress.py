@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -105,9 +106,22 @@ def test_totals_add_up_over_batches() -> None:
 
 @pytest.mark.parametrize(
     ("latest", "lag", "lag_bytes"),
-    [('{"position": 900, "unit": "bytes"}', 0, 800), ('{"position": 103, "unit": "changes"}', 3, None)],
+    [
+        ('{"position": 900, "unit": "bytes", "behind": 800}', 0, 800),
+        ('{"position": 103, "unit": "changes", "behind": 3}', 3, None),
+    ],
 )
 def test_lag_of_change_capture_is_in_bytes_or_changes(latest: str, lag: int, lag_bytes: int | None) -> None:
     flow = FlowProgress("p", "f")
     update_from_event(flow, event('{"position": 100}', latest))
     assert (flow.lag, flow.lag_bytes) == (lag, lag_bytes)
+
+
+def test_progress_of_a_snapshot_is_shown_until_it_is_done() -> None:
+    flow = FlowProgress("p", "f")
+    latest = '{"position": 7, "unit": "changes", "behind": 0}'
+    state = {"todo": ["orders"], "after": [2], "chunk": 1, "rows": 20, "of": 100, "table": "orders"}
+    update_from_event(flow, event(json.dumps({"position": 7, "snapshot": state}), latest))
+    assert flow.snapshot == {"table": "orders", "rows": 20, "of": 100}
+    update_from_event(flow, event(json.dumps({"position": 7, "snapshot": {**state, "todo": []}}), latest))
+    assert flow.snapshot is None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from headrace.pipelines.connectors.cdc.change_topics import TOMBSTONE
 from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.schemas.column_schemas import schema_text
@@ -74,10 +75,13 @@ class ChangeRecords:
             for batch in batches:
                 rows = batch.to_pylist()
                 keys = pa.array([row["key"] for row in rows], pa.string())
-                values = pa.array([self._table(row["table"]).encode(row) for row in rows], pa.binary())
+                values = pa.array([self._value(row) for row in rows], pa.binary())
                 yield pa.RecordBatch.from_arrays([keys, values], names=["key", "value"])
 
         return frame.mapInArrow(encode, "key string, value binary")
+
+    def _value(self, row: Mapping[str, object]) -> bytes | None:
+        return None if row["op"] == TOMBSTONE else self._table(str(row["table"])).encode(row)
 
     def _table(self, table: str) -> TableEncoder:
         key = (os.getpid(), self, table)

@@ -1,4 +1,5 @@
-"""Change logs of databases: PostgreSQL's logical replication slot, a trigger table in SQLite.
+"""Change logs of databases: PostgreSQL's logical replication slot, a trigger table in SQLite, MariaDB's binary log (see
+`binlog`).
 
 A change log has three operations: `latest` returns its end; reading (start, end] returns the same changes each time;
 `forget` lets the database delete changes that were processed. Positions are integers: an LSN or a sequence number.
@@ -11,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast
 
+from headrace.pipelines.connectors.cdc.binlog import BinlogChanges
+from headrace.pipelines.connectors.cdc.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 from headrace.pipelines.connectors.databases import Connection, Database, PostgresConnection, only_row, quoted
-from headrace.pipelines.connectors.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 from headrace.pipelines.errors import DataLossError, PipelineError
 
 _PEEK = (
@@ -22,6 +24,9 @@ _BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or 
 
 
 class ChangeLog(Protocol):
+    @property
+    def database(self) -> Database: ...
+
     @property
     def unit(self) -> str:
         """What positions count: `bytes` of a log, or `changes`."""
@@ -33,6 +38,9 @@ class ChangeLog(Protocol):
 
     def check(self, start: int) -> None:
         """Raises DataLossError if the log no longer has all changes after `start`."""
+
+    def behind(self, taken: int, latest: int) -> int:
+        """How much of the log is between two positions, in `unit`."""
 
     def changes(self, start: int, end: int) -> Iterator[Change]: ...
 
@@ -83,6 +91,9 @@ class PostgresChanges:
                 f"PostgreSQL's slot {self.slot!r} {begins}, but changes were taken up to {lsn_to_text(start)} only: "
                 f"those between are lost. {_BEGIN_ANEW}"
             )
+
+    def behind(self, taken: int, latest: int) -> int:
+        return latest - taken
 
     def changes(self, start: int, end: int) -> Iterator[Change]:
         decoder = PgOutput()
@@ -165,6 +176,9 @@ class SqliteChanges:
                 f"was followed. {_BEGIN_ANEW}"
             )
 
+    def behind(self, taken: int, latest: int) -> int:
+        return latest - taken
+
     def changes(self, start: int, end: int) -> Iterator[Change]:
         with self.database.connect() as connection:
             keys = {table: tuple(self.database.primary_key(connection, table)) for table in self.tables}
@@ -197,4 +211,6 @@ def change_log(url: str, tables: Sequence[str], slot: str) -> ChangeLog:
         raise PipelineError("cdc: name the tables to follow")
     if database.is_sqlite:
         return SqliteChanges(database, tuple(tables))
+    if database.is_mysql:
+        return BinlogChanges(database, tuple(tables), slot)
     return PostgresChanges(database, tuple(tables), slot)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from headrace.pipelines.connectors import change_records
-from headrace.pipelines.connectors.change_records import ChangeRecords, TableEncoder
+from headrace.pipelines.connectors.cdc import change_records
+from headrace.pipelines.connectors.cdc.change_records import ChangeRecords, TableEncoder
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.schemas.encoding import Encoding
 from headrace.serialization.record_decoder import RecordDecoder

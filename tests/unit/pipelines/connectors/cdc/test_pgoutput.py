@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from headrace.pipelines.connectors.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
+from headrace.pipelines.connectors.cdc.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
 from headrace.pipelines.errors import PipelineError
 
 _COLUMNS = (("id", 23, 1), ("ok", 16, 0), ("ratio", 701, 0), ("price", 1700, 0), ("text", 25, 0))

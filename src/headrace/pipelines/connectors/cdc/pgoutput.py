@@ -34,11 +34,16 @@ _TYPED: Final[dict[int, Callable[[str], object]]] = {
 }
 
 
+def typed_value(kind: int, text: str | None) -> object:
+    """A value that PostgreSQL printed, by the OID of its type."""
+    return None if text is None else _TYPED.get(kind, str)(text)
+
+
 @dataclass(frozen=True)
 class Change:
     """One changed row. `before` has the columns of the table's replica identity: the key, or all columns with FULL."""
 
-    operation: str  # insert, update, delete, truncate
+    operation: str  # insert, update, delete, truncate, read (a row of a snapshot)
     table: str
     before: dict[str, object] | None
     # Without unchanged large values of an update, which PostgreSQL does not send.
@@ -197,7 +202,7 @@ class _Message:
         (length,) = self.unpack(">i")
         text = self._data[self._at : self._at + length].decode()
         self._at += length
-        return _TYPED.get(kind, str)(text)
+        return typed_value(kind, text)
 
 
 def lsn_to_text(lsn: int) -> str:
