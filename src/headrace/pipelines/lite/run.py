@@ -234,6 +234,8 @@ def _letters_flow(spec: ConnectorSpec) -> LiteFlow:
 
 def _source(spec: ConnectorSpec) -> tuple[LiteSource, Callable[[Iterator[LiteRow]], Iterator[LiteRow]]]:
     end = spec.source
+    if spec.rules:
+        raise not_in_lite(spec.file.name, "it has rules (expect)")
     match end.kind:
         case "topic":
             end.only(*_SETTINGS, *_STRICTNESS)
@@ -270,6 +272,8 @@ def _target(spec: ConnectorSpec, columns: tuple[Column, ...]) -> LiteTarget:
     from headrace.pipelines.lite.other_targets import ConsoleTarget, PluginTarget, TableTarget
 
     if end.kind == "jdbc":
+        if "scd" in end.settings:
+            raise not_in_lite(end.place, "it keeps its table by changes (scd)")
         return TableTarget(end)
     if end.kind == "console":
         return ConsoleTarget(end)

@@ -31,7 +31,7 @@ class TableRows:
     def latest(self, start: JsonOffset, until: JsonOffset | None) -> JsonOffset:
         if until is not None:
             return start if until["after"] is None else until
-        text = "" if self._database.is_sqlite else "::text"
+        text = "::text" if self._database.is_postgres else ""
         with self._database.connect() as connection:
             query = f"SELECT max({quoted(self._column)}){text} FROM {quoted(self._table)}"
             (value,) = only_row(connection.execute(query))
@@ -54,8 +54,7 @@ class TableRows:
         return [read]
 
     def _selected(self, column: Column) -> str:
-        is_text = column.kind == "string" and not self._database.is_sqlite
-        return f"{quoted(column.name)}::text" if is_text else quoted(column.name)
+        return self._database.as_text(column.name) if column.kind == "string" else quoted(column.name)
 
     def committed(self, end: JsonOffset) -> None:
         pass
