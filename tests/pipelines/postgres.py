@@ -62,6 +62,9 @@ def _running(folder: Path, settings: tuple[str, ...]) -> Iterator[str]:
     command = [postgres, "-D", str(data)]
     for setting in (
         "wal_level=logical",
+        # Tests leave their slots.
+        "max_replication_slots=300",
+        "max_wal_senders=20",
         f"port={port}",
         "listen_addresses=127.0.0.1",
         f"unix_socket_directories={folder}",

@@ -128,6 +128,10 @@ _REMEDIES: Final = (
     _remedy(r"value too long for type", "ALTER the column to a longer type, or shorten the value in select"),
     _remedy(r"is of type (.+?) but expression is of type", "cast the column in select"),
     _remedy(r"invalid input syntax for type|out of range for type", "cast or correct the column in select"),
+    _remedy(
+        r"all replication slots are in use",
+        "drop slots of connectors that are gone (SELECT pg_drop_replication_slot(…)), or raise max_replication_slots",
+    ),
     _remedy(r"password authentication failed", "check user and password in the url"),
     _remedy(r"(?:role|database) \"\S+\" does not exist", "check user and database in the url"),
     _remedy(r"PostgreSQL cannot be reached", "check host and port in the url, and that the server runs"),
