@@ -159,8 +159,10 @@ def _without_deletes(frame: DataFrame) -> DataFrame:
 
 
 def _fit_parquet(frame: DataFrame, *, path: str, place: str) -> DataFrame:
-    """Files of one directory may have different columns, but a column has one type: readers could not merge them."""
+    """Files of one directory may have different columns, but a column has one type: readers could not merge them. No
+    column is required: readers would miss it in files that are older than the column."""
     rows = _without_deletes(frame)
+    rows = rows.select(*[f.when(f.lit(True), f.col(f"`{name}`")).alias(name) for name in rows.columns])
     try:
         files = frame.sparkSession.read.option("mergeSchema", "true").parquet(path).schema
     except AnalysisException:
