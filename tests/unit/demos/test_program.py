@@ -11,7 +11,7 @@ from headrace.demos import postgres, processes, program
 from headrace.demos.catalogue import demos
 from headrace.demos.program import Wishes, run_demo
 from headrace.kernel.errors import Refused
-from headrace.pipelines.connectors.change_logs import change_log
+from headrace.pipelines.connectors.cdc.change_logs import change_log
 from headrace.pipelines.spark.java import JavaMissing
 
 

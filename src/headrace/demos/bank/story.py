@@ -15,7 +15,7 @@ from typing import Any
 from headrace import connect
 from headrace.demos.postgres import NoPostgres, running_postgres
 from headrace.demos.stage import Stage
-from headrace.pipelines.connectors.change_logs import change_log
+from headrace.pipelines.connectors.cdc.change_logs import change_log
 from headrace.pipelines.connectors.databases import Database
 
 GOES_ON = True

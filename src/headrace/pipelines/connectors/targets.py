@@ -162,7 +162,11 @@ def _fit_parquet(frame: DataFrame, *, path: str, place: str) -> DataFrame:
     """Files of one directory may have different columns, but a column has one type: readers could not merge them. No
     column is required: readers would miss it in files that are older than the column."""
     rows = _without_deletes(frame)
-    rows = rows.select(*[f.when(f.lit(True), f.col(f"`{name}`")).alias(name) for name in rows.columns])
+    for field in rows.schema.fields:
+        if not field.nullable:
+            # A value that was found in a map may be null. Spark does not simplify this, as it does `when(true, …)`.
+            found = f.try_element_at(f.create_map(f.lit(0), f.col(f"`{field.name}`")), f.lit(0))
+            rows = rows.withColumn(field.name, found)
     try:
         files = frame.sparkSession.read.option("mergeSchema", "true").parquet(path).schema
     except AnalysisException:

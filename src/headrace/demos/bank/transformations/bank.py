@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from headrace.demos.streams import json_stream, keyed
 from headrace.pipelines.brokers import broker_options
-from headrace.pipelines.connectors.cdc_source import ChangeSource
+from headrace.pipelines.connectors.cdc.source import ChangeSource
 
 spark = SparkSession.active()
 BROKERS = broker_options(spark)
