@@ -158,3 +158,13 @@ def test_confluents_console_tools(run: Run, server: RunningRegistry, topic: str,
     wrong = run("kafka", f"{kind}-console-producer", *where, "--property", f"value.schema={schema}", stdin="x\n")
     assert wrong.code == 1
     assert "is not JSON" in wrong.err
+    header = "value.schema.id.serializer=io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer"
+    given = ["--property", f"value.schema={schema}", "--property", header]
+    made = run("kafka", f"{kind}-console-producer", *where, *given, stdin='{"id":3}\n')
+    assert made.code == 0, made.err
+    reading[-1] = "3"
+    shown = run("kafka", f"{kind}-console-consumer", *reading)
+    assert shown.out.splitlines()[-1] == '{"id":3}', shown.err
+    assert "__value_schema_id" in run("consume", topic, "--from", "2", "-o", "json").out
+    given[-1] = "value.schema.id.serializer=com.example.Other"
+    assert run("kafka", f"{kind}-console-producer", *where, *given, stdin="{}\n").code == 1

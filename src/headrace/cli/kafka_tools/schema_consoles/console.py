@@ -1,8 +1,9 @@
 """The console producer and consumer for records with schemas: kafka-avro-console-producer and the like.
 
 They are Kafka's console tools with further properties of Confluent's: `schema.registry.url`, `value.schema`,
-`value.schema.file`, `value.schema.id`, the same for keys, `value.subject.name.strategy`, `auto.register.schemas`,
-`basic.auth.user.info`, and `print.schema.ids` of the consumer.
+`value.schema.file`, `value.schema.id`, `value.schema.id.serializer` (where the record names its schema), the same for
+keys, `value.subject.name.strategy`, `auto.register.schemas`, `basic.auth.user.info`, and `print.schema.ids` of the
+consumer.
 """
 
 from __future__ import annotations
@@ -62,15 +63,25 @@ def _encoding(arguments: Arguments, kind: str) -> Callable[[Line], Line]:
     if value is None:
         raise UsageError("value.schema, value.schema.file or value.schema.id must be given as a --property")
     key = _encoder(client, properties, "key", kind)
+    key_in_header, value_in_header = (_names_in_header(properties, part) for part in ("key", "value"))
 
     def encode(line: Line) -> Line:
-        return replace(
-            line,
-            key=_encoded(key, topic, line.key, is_key=True),
-            value=_encoded(value, topic, line.value, is_key=False),
-        )
+        key_data, key_headers = _encoded(key, topic, line.key, is_key=True, in_header=key_in_header)
+        data, headers = _encoded(value, topic, line.value, is_key=False, in_header=value_in_header)
+        return replace(line, key=key_data, value=data, headers=(*line.headers, *key_headers, *headers))
 
     return encode
+
+
+def _names_in_header(properties: Mapping[str, str], part: str) -> bool:
+    """Whether a header names the schema, and not a prefix of the data. Confluent's classes, by their last names."""
+    name = properties.get(f"{part}.schema.id.serializer", "PrefixSchemaIdSerializer")
+    simple = name.rpartition(".")[2]
+    if simple not in ("PrefixSchemaIdSerializer", "HeaderSchemaIdSerializer"):
+        raise UsageError(
+            f"{part}.schema.id.serializer={name}: must be PrefixSchemaIdSerializer or HeaderSchemaIdSerializer"
+        )
+    return simple == "HeaderSchemaIdSerializer"
 
 
 def _encoder(client: RegistryClient, properties: Mapping[str, str], part: str, kind: str) -> RecordEncoder | None:
@@ -97,12 +108,19 @@ def _encoder(client: RegistryClient, properties: Mapping[str, str], part: str, k
     return RecordEncoder(client, kind, strategy, schema=text, register=registers)
 
 
-def _encoded(encoder: RecordEncoder | None, topic: str, data: bytes | None, *, is_key: bool) -> bytes | None:
+def _encoded(
+    encoder: RecordEncoder | None, topic: str, data: bytes | None, *, is_key: bool, in_header: bool
+) -> tuple[bytes | None, list[tuple[str, bytes]]]:
+    """The data, and the header that names its schema if there is one."""
     if encoder is None or data is None:
-        return data
+        return data, []
     part = "key" if is_key else "value"
     try:
-        return encoder.encode(topic, json.loads(data), is_key=is_key)
+        if not in_header:
+            return encoder.encode(topic, json.loads(data), is_key=is_key), []
+        found = encoder.encode_with_header(topic, json.loads(data), is_key=is_key)
+        assert found.header is not None, "the header form has one"
+        return found.data, [found.header]
     except (RegistryError, SerializationError) as error:
         raise ToolFailed(f"{part} {data.decode(errors='replace')[:80]}: {error}") from None
     except ValueError as error:
