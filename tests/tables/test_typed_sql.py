@@ -69,7 +69,7 @@ def test_columns_of_the_schema(brokers: Brokers, url: str) -> None:
         assert bad["_error"]
         last = ask(session, f"SELECT id, _offset FROM {topic} ORDER BY _offset DESC LIMIT 2")
         assert last == [{"id": None, "_offset": 20}, {"id": 19, "_offset": 19}]
-    found = sql(f"SELECT id FROM {topic} WHERE _offset < 2", bootstrap=brokers.bootstrap, registry=url)
+    found = sql(f"SELECT id FROM {topic} WHERE _offset < 2 ORDER BY _offset", bootstrap=brokers.bootstrap, registry=url)
     assert found.polars()["id"].to_list() == [0, 1]
 
 
