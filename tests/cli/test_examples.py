@@ -37,7 +37,7 @@ BEFORE = {
     "context use": ["context add local 127.0.0.1:9092"],
     "context rm": ["context add local 127.0.0.1:9092"],
     "acl for-pipeline": ["pipeline init wordcount"],
-    **{f"tables {verb}": ["tables create orders"] for verb in ("show", "pause", "resume", "compact", "drop")},
+    **{f"tables {verb}": ["tables create orders"] for verb in ("show", "pause", "resume", "compact", "repair", "drop")},
     "acl rm": ["acl add User:ann READ topic/orders", "acl add User:left-the-company READ topic/orders"],
     "acl role rm": ["acl role add analysts User:bob"],
 }
@@ -113,6 +113,7 @@ def run(example: str, name: str, bootstrap: str, home: Path) -> subprocess.Compl
         subprocess.run(["headrace", *words.split()], env=env, cwd=home, check=True, capture_output=True)
     if name == "security add-user":
         (home / "admin.password").write_text("sesame\n")
+        (home / "admin.password").chmod(0o600)
         (home / "server.properties").write_text("log.dirs=data\n")
     if name == "start":
         # It prints a line when it serves, runs until SIGTERM, and exits with 0.

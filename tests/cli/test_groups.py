@@ -127,7 +127,7 @@ def test_completion_offers_commands_and_names_of_the_cluster(headrace: Run, topi
         env = {"_HEADRACE_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
         return headrace(env=env).out.split()
 
-    assert completed("headrace", "con") == ["configs", "console", "consume", "context"]
+    assert completed("headrace", "con") == ["configs", "connect", "console", "consume", "context"]
     assert completed("headrace", "consume", topic[:-2]) == [topic]
     assert completed("headrace", "configs", "get", f"topic/{topic[:-2]}") == [f"topic/{topic}"]
     env = {"_HEADRACE_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": f"headrace topics describe {topic[:-2]}"}
