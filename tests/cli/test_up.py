@@ -105,19 +105,20 @@ def test_cluster_serves_shows_its_state_and_stops_cleanly(
         r"down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): kept \(3\)",
         broken["found"],
     ), broken
+    # The console may have created its topic already.
     assert re.fullmatch(
-        r"63 partitions lack in-sync replicas, because broker 3 is down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): "
-        r"__consumer_offsets \(50\), _schemas \(1\) and many \(12\)",
+        r"6[34] partitions lack in-sync replicas, because broker 3 is down since \d\d:\d\d:\d\d \(\d+ seconds? ago\): "
+        r"(__console \(1\), )?__consumer_offsets \(50\), _schemas \(1\) and (many \(12\)|1 other topic)",
         behind["found"],
     ), behind
     assert (broken["state"], behind["state"]) == ("fail", "warn")
     assert {broken["do"], behind["do"]} == {"start broker 3"}
-    assert len(broken["details"]) == 3 and len(behind["details"]) == 63
+    assert len(broken["details"]) == 3 and len(behind["details"]) in (63, 64)
     for found in broken["details"]:
         assert re.match(r"kept-\d: has 2 in-sync replicas, .* is refused: broker 3 is down, out of sync ", found), found
         assert re.search(r"since (broker \d took the lead at )?\d\d:\d\d:\d\d \(\d+ seconds? ago\)", found), found
     plain, full = (headrace("doctor", "--watch-lag", "0", *more, env=env).out for more in ((), ("--details",)))
-    assert "FAIL  replicas: 3 partitions" in plain and "WARN  replicas: 63 partitions" in plain
+    assert "FAIL  replicas: 3 partitions" in plain and re.search(r"WARN  replicas: 6[34] partitions", plain)
     assert ("many-11" in plain, "many-11" in full, "\x1b" in plain) == (False, True, False)
     cluster.send_signal(signal.SIGUSR1)
     assert re.search(r"broker-3: running again as \d+$", cluster.stdout.readline())
