@@ -152,7 +152,11 @@ def test_files_with_secrets_are_readable_by_their_owner_only(bootstrap: str, dat
 def test_the_administrator_writes_and_reads(bootstrap: str, data: Path) -> None:
     settings = login(data, bootstrap)
     create(admin := AdminClient(settings), "orders", 3)
-    assert admin.list_topics("orders", PATIENCE_S).topics["orders"].partitions.keys() == {0, 1, 2}
+
+    def partitions() -> set[int]:
+        return set(admin.list_topics("orders", PATIENCE_S).topics["orders"].partitions)
+
+    wait_for(lambda: partitions() == {0, 1, 2}, "the topic on every broker")
     assert produce(settings, "orders", 100) == {None}
     assert len(read(settings, "orders", "kitchen", 100)) == 100
 

@@ -51,7 +51,7 @@ def _snapshot(state: object) -> str:
     if not isinstance(state, Mapping):
         return ""
     of = f" of about {state['of']}" if state.get("of") else ""
-    return f"{state['rows']}{of} rows of {state['table']}"
+    return f"{state['table']}: {counted(state['rows'], 'row')}{of}"
 
 
 def _age_s(flow: Mapping[str, object], now_ms: float) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from headrace.kernel.plurals import counted
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.lite.rows import JsonOffset
@@ -64,7 +65,9 @@ class BatchLog:
     def end_of(self, number: int) -> JsonOffset:
         lines = (self.path / "offsets" / str(number)).read_text().splitlines()
         if len(lines) != 3:
-            raise PipelineError(f"{self.path}: the checkpoint has {len(lines) - 2} sources, a connector has one")
+            raise PipelineError(
+                f"{self.path}: the checkpoint has {counted(len(lines) - 2, 'source')}, a connector has one"
+            )
         found: JsonOffset = json.loads(lines[2])
         return found
 

@@ -19,6 +19,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from headrace.kernel.plurals import counted
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import DataLossError, OptionError, PipelineError
 from headrace.pipelines.plugins.api import Batch, Chunk, Ledger, Offset, Sink, Source
@@ -42,7 +43,7 @@ class LineSource(Source):
                 length = os.fstat(file.fileno()).st_size
                 if length < position:
                     raise DataLossError(
-                        f"{self.settings.place}: {self._path} has {length} bytes, but {position} were read: it was "
+                        f"{self.settings.place}: {self._path} has {counted(length, 'byte')}, but {position} were read: it was "
                         "replaced. Reset the connector to read the new file"
                     )
                 file.seek(position)
@@ -54,7 +55,9 @@ class LineSource(Source):
             raise PipelineError(f"{self.settings.place}: {self._path}: {error.strerror}") from error
         whole = data[: data.rfind(b"\n") + 1]
         if not whole and len(data) == _BYTES_AT_ONCE:
-            raise PipelineError(f"{self.settings.place}: a line of {self._path} is longer than {_BYTES_AT_ONCE} bytes")
+            raise PipelineError(
+                f"{self.settings.place}: a line of {self._path} is longer than {counted(_BYTES_AT_ONCE, 'byte')}"
+            )
         lines = whole.decode(errors="replace").split("\n")[:-1]
         return Chunk([{"value": line.removesuffix("\r")} for line in lines], {"position": position + len(whole)})
 

