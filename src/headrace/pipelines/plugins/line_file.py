@@ -43,8 +43,8 @@ class LineSource(Source):
                 length = os.fstat(file.fileno()).st_size
                 if length < position:
                     raise DataLossError(
-                        f"{self.settings.place}: {self._path} has {counted(length, 'byte')}, but {position} were read: it was "
-                        "replaced. Reset the connector to read the new file"
+                        f"{self.settings.place}: {self._path} has {counted(length, 'byte')}, but {position} were read: "
+                        "it was replaced. Reset the connector to read the new file"
                     )
                 file.seek(position)
                 data = file.read(_BYTES_AT_ONCE)
