@@ -142,9 +142,12 @@ def read(settings: Mapping[str, str], topic: str, group: str, count: int) -> lis
 
 
 def test_files_with_secrets_are_readable_by_their_owner_only(bootstrap: str, data: Path) -> None:
-    # A log may say that a password is wrong; that is no secret.
-    secret = re.compile(rb'PRIVATE KEY|password=|"password":', re.IGNORECASE)
-    files = [path for path in data.rglob("*") if path.is_file() and secret.search(path.read_bytes())]
+    def names_a_secret(path: Path) -> bool:
+        # Not a regular expression that ignores case: it takes minutes on the empty index files.
+        content = path.read_bytes().lower()
+        return b"private key" in content or b"password" in content
+
+    files = [path for path in data.rglob("*") if path.is_file() and names_a_secret(path)]
     assert len(files) >= 10
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in files} == {0}
 
