@@ -58,7 +58,7 @@ def explain_taken(port: int) -> str:
     servers = [connection for connection in found if connection.listens]
     # A connection that its process has closed has no inode; the system keeps the port a little longer.
     holder = next((connection for connection in servers or found if connection.inode), None)
-    process = None if holder is None else _process_with(holder.inode)
+    process = None if holder is None else process_with(holder.inode)
     if servers or not found:
         who = f" ({process}): stop it, or" if process else ":"
         return f"another process listens there{who} choose another port"
@@ -75,16 +75,23 @@ def _read(table: Path) -> list[Connection]:
         return []
 
 
-def _process_with(inode: int) -> str | None:
+def process_with(inode: int, processes: Path = Path("/proc")) -> str | None:
     """`process 123, java`: the one that has the socket open, if we may look."""
-    for process in Path("/proc").glob("[0-9]*"):
+    for process in processes.glob("[0-9]*"):
         try:
-            links = (str(entry.readlink()) for entry in (process / "fd").iterdir())
-            if f"socket:[{inode}]" in links:
+            if f"socket:[{inode}]" in map(_link, (process / "fd").iterdir()):
                 return f"process {process.name}, {(process / 'comm').read_text().strip()}"
         except OSError:
             continue  # another user's process, or it has just ended
     return None
+
+
+def _link(entry: Path) -> str:
+    """What an open file refers to. A process closes files while we look: a file that is gone refers to nothing."""
+    try:
+        return str(entry.readlink())
+    except OSError:
+        return ""
 
 
 def client_ports() -> tuple[int, int] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
-from headrace.net.port_holder import Connection, client_ports, explain_taken, read_connections
+from headrace.net.port_holder import Connection, client_ports, explain_taken, process_with, read_connections
 
 TCP = """\
   46: 0100007F:4A94 00000000:0000 0A 00000000:00000000 02:000AFC7E 00000000     0        0 2245398 2 x 20 0 0 10 -1
@@ -49,3 +50,13 @@ def test_an_outgoing_connection_is_named_with_its_process_and_where_it_goes() ->
         assert explained.startswith(f"an outgoing connection of process {os.getpid()}, ")
         assert f"to 127.0.0.1:{server.getsockname()[1]} has that port" in explained
         assert explained.endswith(f"(the system gives ports {first} to {last} to clients): choose another port")
+
+
+def test_a_file_that_closes_while_we_look_does_not_hide_the_process(tmp_path: Path) -> None:
+    files = tmp_path / "123" / "fd"
+    files.mkdir(parents=True)
+    (tmp_path / "123" / "comm").write_text("java\n")
+    for number in range(50):
+        (files / str(number)).touch()  # no link to read, as for a file that was closed after it was listed
+    (files / "50").symlink_to("socket:[77]")
+    assert process_with(77, tmp_path) == "process 123, java"
