@@ -23,6 +23,7 @@ from headrace.testing.process import broker_process
 from tests.pipelines.mariadb import MariaDbUnavailable, running_mariadb
 from tests.pipelines.postgres import PostgresUnavailable, running_postgres
 from tests.reference.kafka import KEEPS_OLD_RECORDS, ReferenceKafka, ReferenceUnavailable
+from tests.support.effort import is_long
 
 _numbers = itertools.count()
 
@@ -42,8 +43,12 @@ def spark(official_jars: list[Path]) -> Iterator[Any]:
         find_java()
     except JavaMissing as missing:
         pytest.skip(str(missing))
-    jars = {"spark.jars": ",".join(map(str, official_jars))} if official_jars else {}
-    session = spark_session("tests", master="local[2]", settings=jars)
+    settings = {"spark.jars": ",".join(map(str, official_jars))} if official_jars else {}
+    if not is_long():
+        # Hundreds of queries with a few rows each: compiling their stages takes longer than interpreting them. The long
+        # effort, the commands and the jobs that tests start use compiled stages.
+        settings["spark.sql.codegen.wholeStage"] = "false"
+    session = spark_session("tests", master="local[2]", settings=settings)
     yield session
     session.stop()
 
@@ -114,6 +119,12 @@ def headrace() -> Iterator[Cluster]:
 def cluster(request: pytest.FixtureRequest) -> Cluster:
     found: Cluster = request.getfixturevalue(request.param)
     return found
+
+
+# For a test whose queries take seconds: on Apache Kafka only with the long effort.
+apache_when_long = pytest.mark.parametrize(
+    "cluster", ["headrace", "apache"] if is_long() else ["headrace"], indirect=True
+)
 
 
 @pytest.fixture(scope="session")

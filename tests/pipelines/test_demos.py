@@ -15,7 +15,7 @@ from tests.support.effort import is_long
 
 # One change that breaks each demo: (file, text, what replaces it).
 MUTATIONS = {
-    "social": ("transformations/social.py", 'f.col("kind") == "likes"', 'f.col("kind") == "comments"'),
+    "social": ("transformations/social.py", 'f.col("topic") == "likes"', 'f.col("topic") == "comments"'),
     "campaign": ("transformations/campaign.py", "interval 30 minutes", "interval 1 millisecond"),
     "movieflix": ("transformations/movieflix.py", "title <> title2", "title < title2"),
     "taxi": ("transformations/taxi.py", 'f.min(f.struct("km"', 'f.max(f.struct("km"'),
@@ -58,6 +58,6 @@ def test_a_broken_transformation_is_noticed(name: str, tmp_path: Path, spark: An
     broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
     with broker_process() as running:
         right, screen = run_once(
-            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, patience_s=40
+            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, patience_s=60, settled_s=6
         )  # fmt: skip
-    assert not right and "the results differ" in screen, screen
+    assert not right and "results differ" in screen, screen

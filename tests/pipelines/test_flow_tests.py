@@ -10,8 +10,8 @@ import pytest
 
 from headrace.pipelines.connectors.connector import load_pipeline
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.flows.flow_test_run import run_test
-from headrace.pipelines.flows.flow_tests import find_tests
+from headrace.pipelines.flows.flow_testing.flow_test_run import run_test
+from headrace.pipelines.flows.flow_testing.flow_tests import find_tests
 from headrace.pipelines.flows.templates import TEMPLATES, init
 from headrace.testing.process import broker_process
 

@@ -30,6 +30,7 @@ ORDER = (
 )  # fmt: skip
 # Each starts its own Spark session; other tests cover the same in one session. Run all with HEADRACE_EFFORT=long.
 LONG = {
+    "demo wordcount",
     "demo run",
     "pipeline test",
     "pipeline check",

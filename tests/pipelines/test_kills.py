@@ -39,8 +39,8 @@ def test_random_kills_lose_and_duplicate_nothing(
             headrace.bootstrap,
             tmp_path,
             kills=kills,
-            rows=rounds(short=3_000, long=50_000),
-            rows_per_batch=rounds(short=300, long=1_000),
+            rows=rounds(short=800, long=50_000),
+            rows_per_batch=rounds(short=100, long=1_000),
             target=copy_target(kind, "headrace", tmp_path, stack),
             victims=(DRIVER, EXECUTOR, PYTHON, FREEZE) if is_long() else (DRIVER,),
             # Spark starts in 15 seconds on two cores, in 30 with executors of its own.

@@ -1,8 +1,8 @@
 """Random connectors over random records, interrupted at random, equal a model in plain Python.
 
-The records come in committed and aborted transactions, some twice, some malformed, some without a field. In the middle
-the producers get a new field, and the connector its column. HEADRACE_EFFORT=long runs many seeds; `HEADRACE_SEED=7`
-runs one.
+The records come in committed and aborted transactions, some late (with a smaller version than the row before), some
+twice, some malformed, some without a field. In the middle the producers get a new field, and the connector its column.
+HEADRACE_EFFORT=long runs many seeds, and kills a driver process with some of them; `HEADRACE_SEED=7` runs one seed.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,11 +29,14 @@ from headrace.pipelines.connectors.databases import Database
 from headrace.records.builder import Record
 from tests.pipelines.conftest import Cluster
 from tests.pipelines.test_sink import values_of
+from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.support.names import unique
 
 pytestmark = pytest.mark.chaos
 _SEEDS = [int(os.environ["HEADRACE_SEED"])] if "HEADRACE_SEED" in os.environ else list(range(12 if is_long() else 0))
+# A start of Spark for each kill.
+_KILLED_SEEDS = _SEEDS[:1] if "HEADRACE_SEED" in os.environ else [seed + 100 for seed in range(4 if is_long() else 0)]
 TARGETS = ("topic", "delta", "parquet", "sqlite", "scd1")
 
 
@@ -71,7 +78,7 @@ class Case:
         # Read in small batches, so that there is something to interrupt.
         self.file.write_text(
             f"name: {self.file.stem}-{self.topic}\nbootstrap: {self.headrace.bootstrap}\nfrom:\n  topic:\n"
-            f"    {{name: {self.topic}, schema: '{columns}', missing_field: {self.missing}, extra_field: 'null',\n"
+            f"    {{name: {self.topic}, schema: '{columns}', missing_field: {self.missing}, extra_field: null,\n"
             "     options: {maxOffsetsPerTrigger: 30}}\n"
             f"expect:\n  - {{name: positive, check: amount >= 0, else: {self.action}}}\n"
             f"select: SELECT {chosen} FROM source WHERE id >= {self.least} OR amount IS NULL\n"
@@ -188,14 +195,33 @@ def run(case: Case, spark: Any, after_s: float | None) -> None:
         timer.cancel()
 
 
+def killed_run(case: Case) -> None:
+    """Kills the process of a driver in one of its first batches."""
+    file = case.connector()
+    offsets = load_connector(file).checkpoint / "offsets"
+
+    def begun() -> int:
+        return sum(1 for one in offsets.glob("*") if one.name.isdigit())
+
+    wanted = begun() + case.chance.randint(1, 3)
+    command = [sys.executable, "-m", "headrace.cli", "pipeline", "run", str(file), "--once"]
+    with (case.folder / "driver.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        wait_for(lambda: begun() >= wanted or process.poll() is not None, "batches", poll=0.02)
+        time.sleep(case.chance.uniform(0, 0.5))
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert process.returncode in (0, -signal.SIGKILL), (case.folder / "driver.log").read_text()[-3000:]
+
+
 def as_multiset(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter(json.dumps({k: v for k, v in row.items() if v is not None}, sort_keys=True) for row in rows)
 
 
-@pytest.mark.skipif(not _SEEDS, reason="many pipelines (HEADRACE_EFFORT=long)")
-@pytest.mark.parametrize("seed", _SEEDS)
-def test_random_connector_equals_a_model(spark: Any, headrace: Cluster, tmp_path: Path, seed: int) -> None:
-    case = Case(seed, headrace, tmp_path)
+def check(case: Case, spark: Any, interrupt: Callable[[], None]) -> None:
     written: list[dict[str, Any]] = []
     letters: list[bytes] = []
     for has_note in (False, True):
@@ -203,10 +229,26 @@ def test_random_connector_equals_a_model(spark: Any, headrace: Cluster, tmp_path
         before = len(case.committed)
         case.write(150)
         if case.chance.random() < 0.7:
-            run(case, spark, case.chance.uniform(0.5, 4))
+            interrupt()
         run(case, spark, None)
         rows, dead = case.model(case.committed[before:], has_note=has_note)
         written += rows
         letters += dead
     assert as_multiset(case.rows(spark)) == as_multiset(case.kept(written)), case.target
-    assert values_of(headrace, f"{case.topic}.dlq") == Counter(letters)
+    assert values_of(case.headrace, f"{case.topic}.dlq") == Counter(letters)
+
+
+@pytest.mark.skipif(not _SEEDS, reason="many pipelines (HEADRACE_EFFORT=long)")
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_random_connector_equals_a_model(spark: Any, headrace: Cluster, tmp_path: Path, seed: int) -> None:
+    case = Case(seed, headrace, tmp_path)
+    check(case, spark, lambda: run(case, spark, case.chance.uniform(0.5, 4)))
+
+
+@pytest.mark.skipif(not _KILLED_SEEDS, reason="several starts of Spark (HEADRACE_EFFORT=long)")
+@pytest.mark.parametrize("seed", _KILLED_SEEDS)
+def test_random_connector_whose_driver_is_killed_equals_a_model(
+    spark: Any, headrace: Cluster, tmp_path: Path, seed: int
+) -> None:
+    case = Case(seed, headrace, tmp_path)
+    check(case, spark, lambda: killed_run(case))

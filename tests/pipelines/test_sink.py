@@ -16,7 +16,7 @@ from headrace.pipelines.foreach_batch import to_topic
 from headrace.pipelines.options import SinkOptions
 from headrace.pipelines.sink.writer import write_slot
 from headrace.pipelines.task_sink import written_by_tasks
-from tests.pipelines.conftest import Cluster, records
+from tests.pipelines.conftest import Cluster, apache_when_long, records
 from tests.support.clock import wait_for
 
 
@@ -130,6 +130,7 @@ def latest_values(spark: Any, cluster: Cluster, writer: Any, target: str, checkp
     return {bytes(row.key): bytes(row.value) for row in read(spark, cluster, target).orderBy("offset").collect()}
 
 
+@apache_when_long
 def test_task_sink_in_update_mode_keeps_the_latest_value(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     source, target = cluster.topic(1), cluster.topic(1)
     cluster.write(source, records(30))

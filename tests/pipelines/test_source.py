@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from headrace.client.blocking.produce import Transaction
 from headrace.pipelines.source.stream_state import StreamNotes
 from headrace.records.compression import Codec
-from tests.pipelines.conftest import Cluster, records
+from tests.pipelines.conftest import Cluster, apache_when_long, records
 
 _T0 = 1_700_000_000_000
 
@@ -73,6 +73,7 @@ def options_of_every_kind(one: str, two: str) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", list(options_of_every_kind("", "")))
+@apache_when_long
 def test_rows_equal_those_of_sparks_own_connector(
     spark: Any, official_jars: list[Path], cluster: Cluster, filled: dict[str, tuple[str, str]], kind: str
 ) -> None:
@@ -103,6 +104,7 @@ def run_available(spark: Any, given: dict[str, str], checkpoint: Path, table: st
     return [event for event in query.recentProgress if event.numInputRows]
 
 
+@apache_when_long
 def test_stream_reads_limited_batches_and_continues_after_a_restart(
     spark: Any, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -129,6 +131,7 @@ def test_stream_reads_limited_batches_and_continues_after_a_restart(
     assert sorted((r.partition, r.offset) for r in read) == [(0, i) for i in range(100)] + [(1, i) for i in range(110)]
 
 
+@apache_when_long
 def test_new_partitions_are_read_from_their_beginning(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(1)
     cluster.write(topic, records(5))
@@ -158,6 +161,7 @@ def failing(action: Any) -> str:
     return str(caught.value)
 
 
+@apache_when_long
 def test_records_lost_to_retention_stop_the_query_or_are_counted(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(1)
     cluster.write(topic, records(10))
@@ -184,6 +188,7 @@ def test_records_lost_to_retention_stop_the_query_or_are_counted(spark: Any, clu
     assert StreamNotes(cluster.client).missed(str(query.id)) == 3
 
 
+@apache_when_long
 def test_recreated_topic_is_detected(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(1)
     cluster.write(topic, records(3))
@@ -246,3 +251,9 @@ def test_error_messages_of_the_source(spark: Any, headrace: Cluster) -> None:
     gone = {"subscribe": "t", "kafka.bootstrap.servers": "127.0.0.1:1"}
     message = failing(lambda: spark.read.format("headrace").options(**gone).load().count())
     assert "nothing listens on 127.0.0.1:1 (connection refused)" in message
+
+
+def test_python_processes_import_the_installed_pyspark(spark: Any) -> None:
+    """Python keeps no compiled files of a zip, so every process would compile PySpark again."""
+    (file,) = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
+    assert ".zip" not in file

@@ -7,6 +7,7 @@ What a pipeline's author imports or names to Spark:
 `options`        the options of `format("headrace")`, with the names of Spark's own Kafka connector
 `brokers`        the brokers of a pipeline and the credentials for them, from its configuration
 `decode`         bytes to columns; rows that cannot be decoded become dead letters
+`json_pattern`   JSON values that fit a schema beyond doubt, without parsing them
 `expectations`   rules for rows: count, drop, quarantine, fail
 `avro_values`    Avro values without a registry, resolved from the writer's schema
 `foreach_batch`  exactly-once writes inside `foreachBatch`

@@ -18,6 +18,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+# For its effect in the processes that look up and create sources.
+from headrace.pipelines.spark import closed_session as closed_session
+
 _ROW = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
 
 

@@ -15,6 +15,7 @@ import base64
 import datetime
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as f
@@ -31,6 +32,7 @@ from headrace.pipelines.flows.dead_letter_headers import (
     TIMESTAMP_HEADER,
     TOPIC_HEADER,
 )
+from headrace.pipelines.json_pattern import json_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,6 +66,9 @@ _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 STRICT: Final = "letter"
 _STRICTNESS: Final = ("letter", "null", "fail")
+# Columns of the scans of a value: the names of its fields, and how many elements there are with it in an array.
+_KEYS: Final = "_keys"
+_ELEMENTS: Final = "_elements"
 
 
 def decode(
@@ -105,40 +110,69 @@ def decode(
     )
     choices = {"missing_field": missing_field, "trailing_text": trailing_text, "extra_field": extra_field}
     strict = _strict(text, struct, choices) if format == "json" else None
-    rows = frame.select(data.alias("_data"), failed.alias("_failed"), source, *([strict] if strict is not None else []))
+    is_doubtful = _is_doubtful(text, struct)
+    scans = [f.when(is_doubtful, scan).alias(name) for name, scan in (strict.scans if strict is not None else ())]
+    rows = frame.select(_once(data).alias("_data"), failed.alias("_failed"), source, *scans)
     if strict is not None:
-        problem = problem.otherwise(f.col(_STRICT_COLUMN))
+        problem = problem.otherwise(strict.problem)
     fields = [f.col("_data").getField(name).alias(name) for name in struct.fieldNames()]
     return rows.select(*fields, problem.alias("_error"), is_deleted.alias("_deleted"), "_source")
 
 
-_STRICT_COLUMN: Final = "_strict"
+def _once(parsed: Column) -> Column:
+    """The column, computed once per row. Spark moves a filter on the parsed columns below the parser, where it parses
+    every value for the filter and the good ones a second time. It does not move a filter below an expression that it
+    takes for a random one, and the number of the task is such an expression."""
+    return f.when(f.spark_partition_id() >= 0, parsed)
 
 
-def _strict(text: Column, struct: StructType, choices: Mapping[str, str]) -> Column | None:
-    """What a well-formed value has too much or too little. The value is parsed as the only element of an array: text
-    after its end makes the array malformed or gives it a second element."""
+@dataclass(frozen=True)
+class _Strict:
+    """What a well-formed value has too much or too little: named columns of the rows, and an expression over them."""
+
+    scans: tuple[tuple[str, Column], ...]
+    problem: Column
+
+
+def _strict(text: Column, struct: StructType, choices: Mapping[str, str]) -> _Strict | None:
+    """Both scans read the tokens of the value and build nothing, which takes a fraction of the time of the parser. The
+    value is counted as the first of two elements of an array: text after its end makes the array malformed or longer,
+    and a bracket there ends it early."""
     for name, choice in choices.items():
         if choice not in _STRICTNESS:
             raise OptionError(f'{name}={choice!r}: must be "letter", "null" or "fail"')
     if all(choice == "null" for choice in choices.values()):
         return None
-    whole = f.from_json(f.concat(f.lit("["), text, f.lit("]")), "array<map<string,string>>")
-    names = f.array(*[f.lit(name) for name in struct.fieldNames()])
-    keys = f.map_keys(f.get(whole, f.lit(0)))
+    scans = [(_KEYS, f.json_object_keys(text))]
+    if choices["trailing_text"] != "null":
+        scans.append((_ELEMENTS, f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))))
+    names, keys = f.array(*[f.lit(name) for name in struct.fieldNames()]), f.col(_KEYS)
+    extra, missing = f.array_except(keys, names), f.array_except(names, keys)
+    # Most values have the fields of the schema in its order, and comparing the lists is cheaper than sets of them.
+    are_others = keys != names
     problem = f.lit(None).cast("string")
     for name, is_so, words in (
-        ("extra_field", f.size(f.array_except(keys, names)) > 0, _listed("extra field", f.array_except(keys, names))),
-        ("missing_field", f.size(f.array_except(names, keys)) > 0, _listed("missing", f.array_except(names, keys))),
-        ("trailing_text", f.coalesce(f.size(whole), f.lit(-1)) != 1, f.lit("text after the end of the JSON value")),
+        ("extra_field", are_others & (f.size(extra) > 0), _listed("extra field", extra)),
+        ("missing_field", are_others & (f.size(missing) > 0), _listed("missing", missing)),
+        ("trailing_text", ~f.col(_ELEMENTS).eqNullSafe(f.lit(2)), f.lit("text after the end of the JSON value")),
     ):
         if choices[name] == "letter":
             problem = f.when(is_so, words).otherwise(problem)
         elif choices[name] == "fail":
             problem = f.when(is_so, f.raise_error(words).cast("string")).otherwise(problem)
-    # A value that is not JSON at all is reported by its own check.
-    opened = f.from_json(text, "map<string,string>")
-    return f.when(text.isNotNull() & opened.isNotNull(), problem).alias(_STRICT_COLUMN)
+    # A value that is not a JSON object is reported by its own check. One that fits beyond doubt is not scanned.
+    return _Strict(tuple(scans), f.when(keys.isNotNull(), problem))
+
+
+def _is_doubtful(text: Column, struct: StructType) -> Column:
+    """Whether only the parser knows if the value fits the schema."""
+    pattern = json_pattern(struct)
+    return f.lit(True) if pattern is None else ~text.rlike(pattern)
+
+
+def doubtful_rows(frame: DataFrame, schema: str | StructType, *, format: str = "json") -> DataFrame:
+    """The records from which `decode` may make a dead letter. The others need not be parsed to find the letters."""
+    return frame.where(_is_doubtful(f.col("value").cast("string"), _struct(schema))) if format == "json" else frame
 
 
 def _listed(words: str, names: Column) -> Column:

@@ -214,6 +214,17 @@ def failure_reason(error: object) -> str:
     return _one_line(f"{place}: {cause}" if place else cause) + (f"; {way_out}" if way_out else "")
 
 
+def raised_reason(error: Exception) -> str:
+    """The sentence of an exception that was caught where it was raised, so there is no text of other systems around it:
+    the system that raised it, the cause, the way out."""
+    if isinstance(error, PipelineError):
+        return str(error)
+    who = _OWNERS.get(type(error).__module__.partition(".")[0]) or type(error).__name__
+    text = str(error)
+    cause, way_out = _explained(text, f"{who}: {text.strip().partition(chr(10))[0]}" if text.strip() else who)
+    return _one_line(cause) + (f"; {way_out}" if way_out else "")
+
+
 def user_place(error: object) -> str | None:
     """`flows.py:12`: the last line of the user's code in the traceback of the error or in its text."""
     frames = [(match[1], int(match[2])) for match in _FRAME.finditer(str(error))]

@@ -2,8 +2,9 @@
 
 `local[*]` gets settings that made a measured difference: few shuffle partitions, only the C1 compiler (a short job
 never warms up C2), a checkpoint file manager without the double rename (trigger 225 → 127 ms), Unix sockets to Python
-workers, the driver bound to loopback, a shared class archive. A cluster (`spark://`, `yarn`, `k8s://`) gets none of
-these. The caller's settings take precedence.
+workers, the driver bound to loopback, a shared class archive, PySpark not from a zip (`spark_home`). A cluster
+(`spark://`, `yarn`, `k8s://`) gets none of these, but its driver has the deep stacks, too. The caller's settings take
+precedence.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.spark.connector_jars import choose_backend
 from headrace.pipelines.spark.java import cache_dir, find_java
+from headrace.pipelines.spark.jvm_process import jvm_without_sigterm
+from headrace.pipelines.spark.spark_home import unzipped_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +85,7 @@ def is_local(master: str) -> bool:
 def settings_for(
     master: str, settings: Mapping[str, str] | None = None, *, ui: bool = False, quick_start: bool = True
 ) -> dict[str, str]:
-    chosen = dict(_EVERYWHERE)
+    chosen = {**_EVERYWHERE, "spark.driver.extraJavaOptions": _DEEP_STACKS}
     if is_local(master):
         chosen |= _LOCAL
         # Our tables have explicit paths. Without this Spark creates an empty warehouse directory in the working
@@ -152,9 +157,11 @@ def spark_session(
     log_level: str = "error",
     quick_start: bool = True,
     backend: str = "python",
+    output: Path | None = None,
 ) -> SparkSession:
     """A classic session (no Spark Connect). `master` is local[*] unless given here or by SPARK_MASTER; `backend="jvm"`
-    adds Spark's own connector (see `connector_jars`)."""
+    adds Spark's own connector (see `connector_jars`). Spark's processes write to the file `output` if it is
+    given, else to the terminal."""
     master = master or os.environ.get("SPARK_MASTER") or "local[*]"
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -175,4 +182,15 @@ def spark_session(
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    from pyspark.errors import PySparkRuntimeError
+
+    with jvm_without_sigterm(output), unzipped_home() if is_local(master) else nullcontext():
+        try:
+            return builder.getOrCreate()
+        except PySparkRuntimeError as failed:
+            if failed.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            said = "in the lines above" if output is None else f"in {output}"
+            raise PipelineError(
+                f"the JVM of Spark ended before it was ready (Java of {java.home}); what it said is {said}"
+            ) from None

@@ -26,7 +26,7 @@ Ask = Callable[..., tuple[int, Any]]
 
 
 @contextmanager
-def serving(bootstrap: str, data: Path, *more: str) -> Iterator[Ask]:
+def serving_url(bootstrap: str, data: Path, *more: str) -> Iterator[str]:
     command = [sys.executable, "-m", "headrace.cli", "connect", "serve", "--listen", "127.0.0.1:0", "--data", str(data)]
     environment = {**os.environ, "PYTHONPATH": str(_ROOT / "src"), "HEADRACE_BOOTSTRAP": bootstrap}
     with (data.parent / "serve.log").open("a") as log:
@@ -34,25 +34,30 @@ def serving(bootstrap: str, data: Path, *more: str) -> Iterator[Ask]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert "Kafka Connect ready on " in line, (data.parent / "serve.log").read_text()
-    url = line.split()[-1]
-
-    def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"}, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                text = answer.read()
-                return answer.status, json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            text = error.read()
-            return error.code, json.loads(text) if text else None
-
     try:
-        yield ask
+        yield line.split()[-1]
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(90) == 0, (data.parent / "serve.log").read_text()
         process.stdout.close()
+
+
+@contextmanager
+def serving(bootstrap: str, data: Path, *more: str) -> Iterator[Ask]:
+    with serving_url(bootstrap, data, *more) as url:
+
+        def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
+            sent = None if body is None else json.dumps(body).encode()
+            request = urllib.request.Request(url + path, sent, {"Content-Type": "application/json"}, method=method)
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    text = answer.read()
+                    return answer.status, json.loads(text) if text else None
+            except urllib.error.HTTPError as error:
+                text = error.read()
+                return error.code, json.loads(text) if text else None
+
+        yield ask
 
 
 def state(ask: Ask, name: str) -> list[str]:
@@ -92,7 +97,8 @@ def drive(headrace: Cluster, data: Path, *options: str) -> None:
         assert ask("GET", "/connectors/in/offsets")[1] == {
             "offsets": [{"partition": {"filename": str(lines)}, "offset": {"position": 14}}]
         }
-        assert ask("POST", "/connectors/in/restart?includeTasks=true")[0] == 202
+        status, answer = ask("POST", "/connectors/in/restart?includeTasks=true")
+        assert (status, answer["connector"]["state"], answer["tasks"][0]["state"]) == (202, "RESTARTING", "RESTARTING")
         assert ask("POST", "/connectors/in/tasks/0/restart")[0] == 204
         assert ask("POST", "/connectors/in/tasks/7/restart")[0] == 404
         assert ask("GET", "/connectors/in/topics") == (200, {"in": {"topics": [topic]}})
@@ -154,7 +160,7 @@ def test_wrong_requests_and_failed_tasks_are_explained(headrace: Cluster, tmp_pa
         status, answer = ask("PUT", "/connectors/x/config", {"name": "y"})
         assert (status, answer["message"]) == (
             400,
-            "Connector name configuration (y) doesn't match connector name (x)",
+            "Connector name configuration (y) doesn't match connector name in the URL (x)",
         )
         assert ask("GET", "/connectors/x") == (404, {"error_code": 404, "message": "Connector x not found"})
         own = {"connector.class": "headrace", "connector.yaml": "from:\n  file: {path: nowhere}\nto: console\n"}
@@ -180,3 +186,14 @@ def test_wrong_requests_and_failed_tasks_are_explained(headrace: Cluster, tmp_pa
         body = {"name": "held", "config": held, "initial_state": "STOPPED"}
         assert ask("POST", "/connectors", body)[0] == 201
         assert state(ask, "held") == ["STOPPED"]
+        # As a worker of Kafka Connect answers (test_connect_reference.py).
+        assert ask("GET", "/connectors/held/tasks") == (200, [])
+        assert ask("POST", "/connectors", {**body, "name": "other", "surprise": 1})[0] == 400
+        for count in ("zero", "0"):
+            assert ask("PUT", "/connectors/other/config", {**held, "tasks.max": count})[0] == 400
+        assert (
+            ask("PUT", f"/connector-plugins/{name}/config/validate", {"connector.class": "FileStreamSource"})[0] == 400
+        )
+        assert ask("GET", "/connectors/ghost/topics") == (200, {"ghost": {"topics": []}})
+        assert ask("GET", "/health")[1]["status"] == "healthy"
+        assert "version" in ask("GET", "/connectors/held/status")[1]["connector"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ import pyspark
 import pytest
 
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.failure_reasons import HADOOP_VERSION, failure_reason, user_place
+from headrace.pipelines.failure_reasons import HADOOP_VERSION, failure_reason, raised_reason, user_place
 
 _FAILURES: Final[dict[str, dict[str, str]]] = json.loads((Path(__file__).parent / "failure_texts.json").read_text())
 # Their texts follow the form of the systems that write them; the failures cannot be provoked here.
@@ -42,6 +43,15 @@ def test_sentence_has_no_trace_of_spark_or_java(name: str) -> None:
     sentence = failure_reason(Exception(_FAILURES[name]["text"]))
     for trace in ("\n", "Traceback", "Py4J", "SQLSTATE", "org.apache.spark", "STREAM_FAILED", "calling o"):
         assert trace not in sentence
+
+
+def test_error_that_was_caught_where_it_was_raised_names_its_system() -> None:
+    with pytest.raises(sqlite3.Error) as error:
+        sqlite3.connect(":memory:").execute("SELECT * FROM orders")
+    assert raised_reason(error.value) == "SQLite: no such table: orders; create the table before the flow starts"
+    assert raised_reason(KeyError("id")) == "KeyError: 'id'"
+    assert raised_reason(ValueError()) == "ValueError"
+    assert raised_reason(PipelineError("as it is")) == "as it is"
 
 
 def test_our_own_errors_stay_as_they_are() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipelines import session
+from headrace.pipelines.errors import PipelineError
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +34,24 @@ def test_spark_uses_tcp_if_the_socket_path_is_too_long(monkeypatch: pytest.Monke
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     assert session._unix_sockets() == {}
+
+
+def test_a_jvm_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    def fails(builder: object) -> None:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setenv("HEADRACE_CACHE", str(tmp_path))
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fails)
+    with pytest.raises(PipelineError, match="the JVM of Spark ended before it was ready"):
+        session.spark_session("test", master="local[1]")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://10.0.0.1:7077"])
+def test_driver_has_deep_stacks_beside_the_users_options(master: str) -> None:
+    """Spark's search in a Python traceback recurses for every character."""
+    asked = {"spark.driver.extraJavaOptions": "-Dmine=1"}
+    options = session.settings_for(master, asked)["spark.driver.extraJavaOptions"].split()
+    assert {"-Xss16m", "-Dmine=1"} <= set(options)

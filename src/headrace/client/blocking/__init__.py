@@ -4,4 +4,5 @@
 `client`       requests to the right broker of a cluster
 `fetch`        reads one partition from an offset on, one answer ahead
 `produce`      writes batches to partitions, with or without a transaction
+`flow_commands` commands of people for running pipelines, in the topic `__pipeline_commands`
 """

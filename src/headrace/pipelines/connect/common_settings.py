@@ -26,7 +26,10 @@ def take_common(config: ConnectConfig) -> None:
     config.ignore("errors.log.include.messages", "errors.retry.timeout", "errors.retry.delay.max.ms")
     config.ignore("errors.deadletterqueue.context.headers.enable", "errors.deadletterqueue.topic.replication.factor")
     config.ignore_prefix("topic.creation.", "offset.flush.")
-    if config.take("tasks.max", "1") != "1":
+    tasks = config.take("tasks.max", "1") or "1"
+    if not tasks.isdecimal() or int(tasks) < 1:
+        config.missing.append(f"tasks.max={tasks}: must be a whole number of at least 1")
+    elif tasks != "1":
         config.notes.append("tasks.max is not needed: Spark divides the work")
     if (tolerance := config.take("errors.tolerance", "none")) == "none" and "topics" in config.values:
         config.notes.append("a record that cannot be decoded becomes a dead letter and does not stop the connector")

@@ -56,6 +56,8 @@ def alter(spec: ConnectorSpec, entries: Sequence[Mapping[str, object]]) -> None:
         if entry.get("partition") != (wanted := _partition(spec)):
             raise OptionError(f"connector {spec.name!r} has the partition {wanted}, not {entry.get('partition')}")
         value = entry.get("offset")
+        if spec.source.kind == "lines":
+            _check_position(spec, value)
         if spec.source.kind == "jdbc":
             checkpoints[0].move_to([dict(value) if isinstance(value, dict) else {"after": None}])
         elif spec.source.kind in SOURCES:
@@ -63,6 +65,14 @@ def alter(spec: ConnectorSpec, entries: Sequence[Mapping[str, object]]) -> None:
         else:
             number = Journal(spec.checkpoint / "journal").append([], value)
             checkpoints[0].move_to([{"entry": number}])
+
+
+def _check_position(spec: ConnectorSpec, offset: object) -> None:
+    if offset is None:
+        return
+    position = offset.get("position") if isinstance(offset, dict) else None
+    if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+        raise OptionError(f"connector {spec.name!r}: offset {offset}: must be null or have a position of 0 or more")
 
 
 def _moved(

@@ -6,7 +6,7 @@ Actions of the worker may wait for a batch to end, so they run in threads beside
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from starlette.requests import Request
@@ -24,6 +24,9 @@ from headrace.pipelines.errors import PipelineError
 from headrace.web.body import json_body
 from headrace.web.errors import Problem, bad_request
 
+_CREATE_FIELDS: Final = ("name", "config", "initial_state")
+_RESTARTING: Final = "RESTARTING"
+_HEALTHY: Final = "Worker has completed startup and is ready to handle requests."
 _ALTERED: Final = "The offsets for this connector have been altered successfully"
 _RESET: Final = "The offsets for this connector have been reset successfully"
 _P = ParamSpec("_P")
@@ -57,6 +60,7 @@ class ConnectRoutes:
         one, task = "/connectors/{name}", "/connectors/{name}/tasks/{task:int}"
         table: tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...] = (
             ("GET", "/", self.root),
+            ("GET", "/health", self.health),
             ("GET", "/connectors", self.list),
             ("POST", "/connectors", self.create),
             ("GET", one, self.info),
@@ -87,6 +91,10 @@ class ConnectRoutes:
             {"version": f"headrace {__version__}", "commit": "unknown", "kafka_cluster_id": await self._cluster_id()}
         )
 
+    async def health(self, _: Request) -> Response:
+        """It listens when every stored connector has been started, so an answer is a healthy one."""
+        return JSONResponse({"status": "healthy", "message": _HEALTHY})
+
     async def list(self, request: Request) -> Response:
         wanted = request.query_params.getlist("expand")
         names = self.worker.names()
@@ -116,6 +124,8 @@ class ConnectRoutes:
         body = await json_body(request)
         if not isinstance(body, dict) or not isinstance(body.get("name"), str):
             raise bad_request('the body must have "name" and "config"')
+        if unknown := next((field for field in body if field not in _CREATE_FIELDS), None):
+            raise bad_request(f"the body has the field {unknown!r}: known are {', '.join(_CREATE_FIELDS)}")
         name, config = body["name"], _settings(body.get("config"), body["name"])
         await _call(self.worker.create, name, config, str(body.get("initial_state") or RUNNING).upper())
         return JSONResponse(await self._info(name), 201, headers={"Location": f"/connectors/{name}"})
@@ -161,16 +171,18 @@ class ConnectRoutes:
         name, asked = _name(request), request.query_params
         with_tasks, only_failed = asked.get("includeTasks") == "true", asked.get("onlyFailed") == "true"
         # Here a connector is its tasks: there is nothing else to restart.
-        await _call(self.worker.restart, name, only_failed=only_failed)
-        if with_tasks or only_failed:
-            return JSONResponse(await _call(self.worker.status, name, self.worker_id), 202)
-        return Response(status_code=204)
+        restarted = await _call(self.worker.restart, name, only_failed=only_failed)
+        if not with_tasks and not only_failed:
+            return Response(status_code=204)
+        status = await _call(self.worker.status, name, self.worker_id)
+        return JSONResponse(_restarting(status, restarted, with_connector=not only_failed), 202)
 
     async def tasks(self, request: Request) -> Response:
         name = _name(request)
         connector, count = await _call(self.worker.connector, name), await _call(self.worker.task_count, name)
         entries: list[JsonValue] = [
-            {"id": {"connector": name, "task": number}, "config": dict(connector.config)} for number in range(count)
+            {"id": {"connector": name, "task": number}, "config": {"name": name, **connector.config}}
+            for number in range(count)
         ]
         return JSONResponse(entries)
 
@@ -188,12 +200,11 @@ class ConnectRoutes:
 
     async def topics(self, request: Request) -> Response:
         name = _name(request)
-        await _call(self.worker.connector, name)
         return JSONResponse({name: {"topics": await _call(self.worker.topics, name)}})
 
-    async def topics_reset(self, request: Request) -> Response:
-        await _call(self.worker.connector, _name(request))
-        return Response(status_code=200)
+    async def topics_reset(self, _: Request) -> Response:
+        """The topics are those of the configuration, so there is no list to empty."""
+        return Response(status_code=202)
 
     async def offsets(self, request: Request) -> Response:
         return JSONResponse({"offsets": await _call(self.worker.offsets, _name(request))})
@@ -220,8 +231,23 @@ class ConnectRoutes:
             raise Problem(404, 404, f"Failed to find any class that implements Connector and which name matches {name}")
         body = await json_body(request)
         given = _settings(body, body.get("name") if isinstance(body, dict) else None, keeps_name=True)
+        if class_of(included := given.get("connector.class", name)) != class_of(name):
+            raise bad_request(f"Included connector type {included} does not match request type {name}")
         config = {"connector.class": name, **given}
         return JSONResponse(await asyncio.to_thread(validated, name, config, self.worker.store.check))
+
+
+def _restarting(status: JsonObject, tasks: Sequence[int], *, with_connector: bool) -> JsonObject:
+    """The status with what is being restarted, as the answer to a restart has it."""
+    connector, entries = status["connector"], status["tasks"]
+    assert isinstance(connector, dict) and isinstance(entries, list)
+    shown: list[JsonValue] = []
+    for number, entry in enumerate(entries):
+        assert isinstance(entry, dict)
+        shown.append({**entry, "state": _RESTARTING} if number in tasks else entry)
+    if with_connector and connector["state"] == RUNNING:
+        connector = {**connector, "state": _RESTARTING}
+    return {**status, "connector": connector, "tasks": shown}
 
 
 def _name(request: Request) -> str:
@@ -232,7 +258,9 @@ def _settings(given: object, name: object, *, keeps_name: bool = False) -> Mappi
     if not isinstance(given, dict) or any(isinstance(value, (dict, list)) for value in given.values()):
         raise bad_request("the configuration must be an object of settings with texts as values")
     if not keeps_name and given.get("name", name) != name:
-        raise bad_request(f"Connector name configuration ({given['name']}) doesn't match connector name ({name})")
+        raise bad_request(
+            f"Connector name configuration ({given['name']}) doesn't match connector name in the URL ({name})"
+        )
     texts = {
         str(key): str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in given.items()

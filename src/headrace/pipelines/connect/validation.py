@@ -51,10 +51,10 @@ def _entry(name: str, value: str | None, errors: list[str]) -> JsonObject:
             "importance": "HIGH",
             "documentation": "",
             "group": "Common",
+            "order_in_group": 1,
             "width": "MEDIUM",
             "display_name": name,
             "dependents": [],
-            "order": 1,
         },
         "value": {"name": name, "value": value, "recommended_values": [], "errors": [*errors], "visible": True},
     }

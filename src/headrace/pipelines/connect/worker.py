@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from headrace import __version__
 from headrace.kernel.json_values import JsonObject
 from headrace.pipelines.connect import connector_offsets
 from headrace.pipelines.connect.connector_store import PAUSED, RUNNING, STOPPED, ConnectorStore, StoredConnector
@@ -111,7 +112,9 @@ class Worker:
             self._start_tasks(name)
             self._report(f"connector {name}: {state.lower()}")
 
-    def restart(self, name: str, *, task: int | None = None, only_failed: bool = False) -> None:
+    def restart(self, name: str, *, task: int | None = None, only_failed: bool = False) -> list[int]:
+        """Starts tasks again. Returns their numbers."""
+        restarted = []
         with self._lock:
             self.connector(name)
             tasks = self._tasks.get(name, [])
@@ -121,6 +124,8 @@ class Worker:
                 if task in (None, number) and (one.state == FAILED or not only_failed):
                     one.stop()
                     tasks[number] = ConnectorTask(one.spec, self._runner)
+                    restarted.append(number)
+        return restarted
 
     def remove(self, name: str) -> None:
         with self._lock:
@@ -140,26 +145,29 @@ class Worker:
 
     def status(self, name: str, worker_id: str) -> JsonObject:
         connector = self.connector(name)
+        # Kafka Connect has the version of the connector's class here. The classes are parts of this program.
+        where: JsonObject = {"worker_id": worker_id, "version": __version__}
         tasks: list[JsonObject] = []
         for number, task in enumerate(self._tasks.get(name, [])):
-            entry: JsonObject = {"id": number, "state": task.state, "worker_id": worker_id}
+            entry: JsonObject = {"id": number, "state": task.state, **where}
             tasks.append({**entry, "trace": task.trace} if task.trace is not None else entry)
         if connector.state == PAUSED:
-            tasks = [{"id": n, "state": PAUSED, "worker_id": worker_id} for n, _ in enumerate(self.specs(name))]
+            tasks = [{"id": number, "state": PAUSED, **where} for number, _ in enumerate(self.specs(name))]
         return {
             "name": name,
-            "connector": {"state": connector.state, "worker_id": worker_id},
+            "connector": {"state": connector.state, **where},
             "tasks": tasks,
             "type": self.kind(name),
         }
 
     def task_count(self, name: str) -> int:
-        self.connector(name)
-        return len(self.specs(name))
+        """A stopped connector has no tasks."""
+        return 0 if self.connector(name).state == STOPPED else len(self.specs(name))
 
     def topics(self, name: str) -> list[str]:
+        """The topics that a connector uses. As in Kafka Connect, one that does not exist uses none."""
         found = set()
-        for spec in self.specs(name):
+        for spec in self.specs(name) if name in self._connectors else ():
             for end in (spec.source, spec.target):
                 if end.kind == "topic" and "name" in end.settings:
                     found.update(end.names("name"))

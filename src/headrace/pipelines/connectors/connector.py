@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from headrace.pipelines.flows.runner import PipelineRun
 
 _FIELDS: Final = ("name", "bootstrap", "kafka", "storage", "from", "expect", "select", "to", "trigger", "configuration")
+# Settings that say what a JSON value becomes which does not fit the schema exactly.
+STRICTNESS: Final = ("missing_field", "trailing_text", "extra_field")
 SOURCES: Final = ("topic", "file", "jdbc", "cdc")
 TARGETS: Final = ("topic", "parquet", "delta", "jdbc", "console")
 
@@ -141,6 +143,8 @@ def _end(file: Path, data: Mapping[str, object], field: str, kinds: tuple[str, .
     settings = {
         key: os.path.expandvars(value) if isinstance(value, str) else value for key, value in (settings or {}).items()
     }
+    # YAML reads the word null, which is one of their values, as no value.
+    settings |= {key: "null" for key in STRICTNESS if key in settings and settings[key] is None}
     return End(kind, settings, f"{file.name}: {field}.{kind}")
 
 
@@ -151,6 +155,7 @@ def connector_run(
     from headrace.pipelines.connectors.sources import source_frames
     from headrace.pipelines.connectors.targets import target_output
     from headrace.pipelines.flows.graph import connector_graph
+    from headrace.pipelines.flows.progress import flow_places
     from headrace.pipelines.flows.runner import PipelineRun
     from headrace.pipelines.lite.run import finish_open_batches
 
@@ -158,7 +163,8 @@ def connector_run(
     graph = connector_graph(
         spark, spec.name, source_frames(spec, spark), spec.select, target_output(spec), spec.brokers
     )
-    return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
+    places = flow_places(spec.source.label(), spec.target.label())
+    return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph, places=places)
 
 
 def load_pipeline(path: Path, bootstrap: str | None = None) -> PipelineSpec:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.pipelines.errors import OptionError, nearest
+
+# Settings that name a source or a target, the best first.
+_LABELS: Final = ("name", "table", "collection", "path", "pattern")
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,14 @@ class End:
         if isinstance(value, (list, dict)):
             raise OptionError(f'{self.place}: "{name}" is {kind_of(value)}: must be a text')
         return str(value)
+
+    def label(self) -> tuple[str, str]:
+        """(kind, name) for people. Never an address: it may hold a password."""
+        given = next((self.settings[name] for name in _LABELS if isinstance(self.settings.get(name), str)), None)
+        tables = self.settings.get("tables")
+        if given is None and isinstance(tables, list):
+            given = ", ".join(map(str, tables))
+        return self.kind, str(given or self.kind)
 
     def names(self, name: str) -> list[str]:
         value = self.settings.get(name) or []

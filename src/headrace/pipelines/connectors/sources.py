@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipelines.connectors.connector import ConnectorSpec
+from headrace.pipelines.connectors.connector import STRICTNESS, ConnectorSpec
 from headrace.pipelines.connectors.settings import End
-from headrace.pipelines.decode import SOURCE_FIELDS, dead_letters, decode
+from headrace.pipelines.decode import SOURCE_FIELDS, dead_letters, decode, doubtful_rows
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.expectations import QUARANTINE, checked_frame
 from headrace.pipelines.flows.graph import DELETED
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Settings that `decode` has, too.
-_STRICTNESS: Final = ("missing_field", "trailing_text", "extra_field", "writer_schema")
+_DECODING: Final = (*STRICTNESS, "writer_schema")
 # Name of the rows in the metrics of rules.
 _PLACE: Final = "source"
 _FILE_FORMATS: Final = ("lines", "csv", "json", "parquet")
@@ -36,7 +36,7 @@ def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
     """The rows of the source that satisfy the rules of `expect`."""
     match spec.source.kind:
         case "topic":
-            return _split(checked_frame(_topic(spec, spark), spec.rules, _PLACE))
+            return _topic_frames(spec, spark)
         case "file":
             rows = _file(spec, spark)
         case "jdbc":
@@ -48,6 +48,16 @@ def source_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
     return SourceFrames(checked_frame(rows, spec.rules, _PLACE))
 
 
+def _topic_frames(spec: ConnectorSpec, spark: SparkSession) -> SourceFrames:
+    frames = _split(checked_frame(_topic(spec, spark), spec.rules, _PLACE))
+    may_quarantine = any(rule.action == QUARANTINE for rule in spec.rules)
+    if frames.dead is None or may_quarantine or "schema" not in spec.source.settings:
+        return frames
+    # The flow of dead letters is a query of its own, which would parse every record a second time.
+    suspects = _split(checked_frame(_topic(spec, spark, only_doubtful=True), spec.rules, _PLACE))
+    return SourceFrames(frames.rows, suspects.dead)
+
+
 def _split(rows: DataFrame) -> SourceFrames:
     """Good rows and dead letters, if the rows have an `_error`."""
     if "_error" not in rows.columns:
@@ -57,9 +67,9 @@ def _split(rows: DataFrame) -> SourceFrames:
     return SourceFrames(good if DELETED in rows.columns else good.drop("_source"), dead_letters(rows))
 
 
-def _topic(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
+def _topic(spec: ConnectorSpec, spark: SparkSession, *, only_doubtful: bool = False) -> DataFrame:
     known = ("name", "pattern", "schema", "format", "startingOffsets", "decode", "options")
-    end = spec.source.only(*known, *REGISTRY, *_STRICTNESS)
+    end = spec.source.only(*known, *REGISTRY, *_DECODING)
     if not spec.bootstrap:
         raise OptionError(f'{end.place}: say which brokers: "bootstrap" in the file, or --bootstrap')
     which = {"subscribePattern": end.text("pattern")} if "pattern" in end.settings else {"subscribe": end.text("name")}
@@ -76,8 +86,11 @@ def _topic(spec: ConnectorSpec, spark: SparkSession) -> DataFrame:
     frame = spark.readStream.format(spec.topic_format).options(**given).load()
     if "schema" not in end.settings:
         return _texts(frame, spec)
-    rules = {name: end.text(name) for name in _STRICTNESS if name in end.settings}
-    return decode(frame, end.text("schema"), format=end.text("format", "json"), **rules)
+    rules = {name: end.text(name) for name in _DECODING if name in end.settings}
+    schema, form = end.text("schema"), end.text("format", "json")
+    if only_doubtful:
+        frame = doubtful_rows(frame, schema, format=form)
+    return decode(frame, schema, format=form, **rules)
 
 
 def _texts(frame: DataFrame, spec: ConnectorSpec) -> DataFrame:

@@ -15,12 +15,12 @@ import hashlib
 import io
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.pipelines.connectors.databases import Connection, Database, quoted
-from headrace.pipelines.errors import OptionError
+from headrace.pipelines.errors import OptionError, PipelineError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,12 +74,27 @@ class StagedTable:
         marks = f"0::bigint AS {ATTEMPT}, 0::bigint AS {PLACE}"
         if DELETED in columns:
             marks += f", false AS {DELETED}"
-        with self.database.connect() as connection:
+        with self._naming_columns(columns), self.database.connect() as connection:
             connection.execute(
                 f"CREATE UNLOGGED TABLE {quoted(stage)} AS "
                 f"SELECT {chosen}, {marks} FROM {quoted(self.table)} WITH NO DATA"
             )
         return stage
+
+    @contextmanager
+    def _naming_columns(self, columns: Sequence[str]) -> Iterator[None]:
+        """PostgreSQL names a column that does not exist, and not the table."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.errors.UndefinedColumn as error:
+            known = self.database.columns(self.table)
+            missing = next((name for name in columns if name not in (*known, DELETED)), None)
+            if missing is None:
+                raise
+            words = f'PostgreSQL: column "{missing}" of relation "{self.table}" does not exist'
+            raise PipelineError(words) from error
 
     def _left_behind(self, prefix: str) -> list[str]:
         query = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE starts_with(tablename, %s)"

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructType
 
 from headrace.pipelines.connectors.databases import Database, DatabaseRow, only_row, quoted
 from headrace.pipelines.errors import OptionError
+from headrace.pipelines.spark.closed_session import leave_closed_session
 
 
 def required(options: Mapping[str, str], name: str, source: str) -> str:
@@ -92,4 +93,4 @@ class TableReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         pass
 
     def stop(self) -> None:
-        pass
+        leave_closed_session()

@@ -71,5 +71,13 @@ class Checkpoint:
         fresh.write_text("\n".join(lines))
         fresh.replace(folder / str(batch))
 
+    def remove_unfinished_start(self) -> None:
+        """Spark starts a first batch only in an empty checkpoint. A query that ended while it wrote its first offsets
+        leaves a temporary file there, and the flow could never start again."""
+        if self.last_batch() < 0:
+            for journal in ("offsets", "commits"):
+                for file in (self.path / journal).glob(".*"):
+                    file.unlink(missing_ok=True)
+
     def forget(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -9,6 +9,7 @@ missed two heartbeats.
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import socket
@@ -38,6 +39,8 @@ STOPPED: Final = "stopped"
 # The driver died or cannot reach the brokers: it has not reported for two heartbeats.
 LOST: Final = "lost"
 HEARTBEAT_MS: Final = 5_000
+# Readers read the whole topic, so compaction must be able to shorten it: it leaves the active segment as it is.
+_CONFIGS: Final = {"cleanup.policy": "compact", "segment.ms": "3600000", "segment.bytes": str(32 << 20)}
 # Name of the metrics that the runner adds to every flow (see `runner`).
 WRITTEN: Final = "headrace_written"
 
@@ -53,6 +56,36 @@ class SnapshotProgress(TypedDict):
     rows: int
     # How many the table has, about; None if the database does not know.
     of: int | None
+
+
+class CommandState(TypedDict):
+    """The last command that a person gave (see `flow_control`). `state`: begun, done, refused or failed."""
+
+    id: str
+    action: str
+    by: str
+    state: str
+    message: str
+    at_ms: int
+
+
+class Place(TypedDict):
+    """What a flow reads or writes that is no topic of the cluster, or the topic it writes."""
+
+    kind: str
+    name: str
+
+
+class Places(TypedDict):
+    origins: list[Place]
+    target: Place
+
+
+def flow_places(source: tuple[str, str], target: tuple[str, str]) -> Places:
+    """Of a connector, by kind and name of its ends."""
+    # The offsets of the flow name the topics that it reads.
+    origins = [] if source[0] == "topic" else [Place(kind=source[0], name=source[1])]
+    return Places(origins=origins, target=Place(kind=target[0], name=target[1]))
 
 
 @dataclass
@@ -92,6 +125,21 @@ class FlowProgress:
     pid: int = field(default_factory=os.getpid)
     at_ms: int = 0
     heartbeat_ms: int = HEARTBEAT_MS
+    # The id of the run if it takes commands (see `flow_control`); else empty.
+    run: str = ""
+    command: CommandState | None = None
+    target: Place | None = None
+    # Sources that are no topics, such as a database.
+    origins: list[Place] = field(default_factory=list)
+    # Of a trigger with an interval.
+    trigger_ms: int | None = None
+    # Parts of the last batch, as Spark names them.
+    durations_ms: dict[str, int] = field(default_factory=dict)
+    is_stateful: bool = False
+    # How far the watermark is behind the newest event of the last batch.
+    watermark_delay_ms: int | None = None
+    # The query plan. Only some reports have it, because it is long.
+    plan: str | None = None
 
     @property
     def dropped_rows(self) -> int:
@@ -160,6 +208,20 @@ def update_from_event(flow: FlowProgress, event: StreamingQueryProgress) -> None
         total["checked"] += count.checked
         total["failed"] += count.failed
     flow.watermark = (event.eventTime or {}).get("watermark")
+    flow.watermark_delay_ms = _delay_ms((event.eventTime or {}).get("max"), flow.watermark)
+    flow.durations_ms = {str(name): int(value) for name, value in (event.durationMs or {}).items()}
+    flow.is_stateful = bool(event.stateOperators)
+
+
+def _delay_ms(newest: str | None, watermark: str | None) -> int | None:
+    """Both are ISO times. Before the first event Spark's watermark is 1970."""
+    if newest is None or watermark is None or watermark.startswith("1970"):
+        return None
+    try:
+        times = [datetime.datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (newest, watermark)]
+    except ValueError:
+        return None
+    return max(0, int((times[0] - times[1]).total_seconds() * 1000))
 
 
 class ProgressWriter:
@@ -185,7 +247,7 @@ class ProgressWriter:
 
     def _write(self, flow: FlowProgress) -> None:
         if not self._ready:
-            self._client.create_topic(PROGRESS_TOPIC, 1, configs={"cleanup.policy": "compact"})
+            self._client.create_topic(PROGRESS_TOPIC, 1, configs=_CONFIGS)
             self._ready = True
         write_records(
             self._client,

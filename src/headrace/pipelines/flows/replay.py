@@ -26,6 +26,8 @@ from headrace.pipelines.flows.spec import PipelineSpec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.pipelines.flows.graph import PipelineGraph
+
 _FOLDER: Final = "replays"
 _PATIENCE_S: Final = 3600.0
 
@@ -39,8 +41,9 @@ def replay(
     end: str,
     bootstrap: str | None,
     report: Callable[[str], None],
+    graph: PipelineGraph | None = None,
 ) -> int:
-    """Returns the number of rows that were read."""
+    """Returns the number of rows that were read. `graph`: of a connector, which has no definition files."""
     checkpoint = flow_checkpoints(spec, flow)[flow]
     if not checkpoint.exists():
         raise PipelineError(f"flow {flow!r} has never run: there is nothing to replay")
@@ -52,6 +55,7 @@ def replay(
     folder = spec.storage_path / _FOLDER / flow
     _write_checkpoint(checkpoint, folder, starts, ends)
     run = PipelineRun(spec, spark, report, checkpoints=_FOLDER, only_flow=flow, trigger_interval="24 hours")
+    run.graph = graph
     try:
         run.start()
         return _wait_for_batch(run)

@@ -66,6 +66,11 @@ def reset(
         return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in chosen.items()}
 
 
+def move_flow(spec: PipelineSpec, flow: str, to: str) -> list[dict[str, object]] | None:
+    """Moves one flow for the process that holds the pipeline's lock. The flow must not run. Returns as `reset` does."""
+    return _move(spec, to, flow_checkpoints(spec, flow)[flow], None)
+
+
 def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, object]] | None:
     if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
         checkpoint.forget()

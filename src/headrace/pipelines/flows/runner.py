@@ -11,7 +11,7 @@ every flow after each batch (see `progress`). One thread owns the run; a signal 
 
 from __future__ import annotations
 
-import shutil
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -19,31 +19,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, Table, TemporaryView
-from pyspark.sql import functions as f
+from pyspark.pipelines.output import MaterializedView, Output, StreamingTable, Table, TemporaryView
 
 from headrace.pipelines.brokers import kafka_settings, security_of
 from headrace.pipelines.errors import PipelineError, is_permanent
 from headrace.pipelines.failure_reasons import failure_reason
+from headrace.pipelines.flows.flow_control import FlowControl, control_of
 from headrace.pipelines.flows.flow_names import check_removed_flows, store_flows
-from headrace.pipelines.flows.graph import BatchSink, PipelineGraph, ResolvedFlow, load_graph
+from headrace.pipelines.flows.flow_places import described_flow
+from headrace.pipelines.flows.flow_query import started_query
+from headrace.pipelines.flows.graph import PipelineGraph, ResolvedFlow, load_graph
+from headrace.pipelines.flows.materialized_views import write_views
 from headrace.pipelines.flows.progress import (
     FAILED,
     RESTARTING,
     RUNNING,
     STOPPED,
-    WRITTEN,
     FlowProgress,
+    Places,
     ProgressWriter,
     update_from_event,
 )
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
-from headrace.pipelines.flows.running_flow import FIRST_PAUSE_S, RunningFlow
-from headrace.pipelines.flows.spec import REALTIME, PipelineSpec
-from headrace.pipelines.sink.stable_tasks import stable_tasks
-from headrace.pipelines.spark.plan_guard import guard, is_update_plan, plan_text, shape_of, stored_shape
-from headrace.pipelines.spark.realtime import connector_sink
-from headrace.pipelines.task_sink import written_by_tasks
+from headrace.pipelines.flows.running_flow import FIRST_PAUSE_S, RunningFlow, finished_batch
+from headrace.pipelines.flows.session import make_active
+from headrace.pipelines.flows.spec import PipelineSpec
+from headrace.pipelines.spark.plan_guard import guard, plan_text, shape_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,9 +56,15 @@ _CHECK_EVERY_S: Final = 0.02
 _GRACE_S: Final = 30.0
 _LONGEST_PAUSE_S: Final = 60.0
 _HEALTHY_AFTER_S: Final = 300.0
-# Spark gives a new Python process ten seconds to start. On a busy machine that is too short, and no pipeline error.
-_SLOW_WORKER_START: Final = "Python worker failed to connect back"
-_MOST_SLOW_STARTS: Final = 3
+# Failures of machines: Spark gives a new Python process ten seconds to start, and gives a batch up after four lost
+# executors. Even a flow without a batch starts again: for about seven minutes, or three times in a run with `once`.
+_MACHINE_FAILURES: Final = ("Python worker failed to connect back", "ExecutorLostFailure")
+_MOST_RESTARTS: Final = 12
+_MOST_RESTARTS_IN_ONCE: Final = 3
+_BETWEEN_SLOW_STARTS_S: Final = 5.0
+# Ten flows that start together share the processors, and none of them would be ready in time.
+_STARTS_AT_ONCE: Final = max(1, os.cpu_count() or 1)
+_LONGEST_START_S: Final = 10.0
 _VIEW_REFRESH_S: Final = 10.0
 
 
@@ -72,7 +79,11 @@ class PipelineRun:
     only_flow: str | None = None
     trigger_interval: str | None = None
     accept_changed_query: bool = False
-    # Whether the other flows go on when one fails for good. Its reason is then in `failures`.
+    # What a connector reads and writes.
+    places: Places | None = None
+    # Whether people may stop, start, reset and replay flows while the run lasts (see `flow_control`).
+    is_controlled: bool = False
+    # Whether the other flows go on when one fails before its first batch. Its reason is then in `failures`.
     isolated: bool = False
     failures: list[str] = field(default_factory=list)
     graph: PipelineGraph | None = None
@@ -82,6 +93,7 @@ class PipelineRun:
     _writer: ProgressWriter | None = None
     _views_refreshed_at: float = 0.0
     _lock: RunLock | None = None
+    _control: FlowControl | None = None
 
     def resolve(self) -> list[ResolvedFlow]:
         """Analyses the flows without starting them. Raises PipelineError with file and line."""
@@ -110,14 +122,23 @@ class PipelineRun:
             self.views = []
             if not streams:
                 raise PipelineError(f"pipeline {self.spec.name!r} has no streaming flow {self.only_flow!r}")
-        if self.spec.bootstrap:
-            security = security_of(kafka_settings(self.spec.configuration))
+        security = security_of(kafka_settings(self.spec.configuration)) if self.spec.bootstrap else None
+        # A replay is not the flow: it must not report as the flow, nor move the offsets of its group.
+        if self.spec.bootstrap and self.checkpoints == CHECKPOINTS:
             self._writer = ProgressWriter(self.spec.bootstrap, self.report, security)
         for item in streams:
-            self.flows.append(RunningFlow(item, FlowProgress(self.spec.name, item.flow.name)))
+            self.flows.append(described_flow(item, self.spec, self.trigger_interval, self.places))
         self._check_plans()
+        if self.is_controlled:
+            self._control = control_of(self.spec, self, security, self.report)
         for flow in self.flows:
+            deadline = time.monotonic() + _LONGEST_START_S
+            while self._are_many_starting() and time.monotonic() < deadline and not self._stop.is_set():
+                time.sleep(_CHECK_EVERY_S)
             self._start_query(flow)
+
+    def _are_many_starting(self) -> bool:
+        return sum(flow.is_starting for flow in self.flows) >= _STARTS_AT_ONCE
 
     def _prepare(self, output: Output, frame: DataFrame) -> None:
         if isinstance(output, TemporaryView):
@@ -128,14 +149,11 @@ class PipelineRun:
             Path(path).mkdir(parents=True, exist_ok=True)
             self.spark.catalog.createTable(output.name, path=path, source=output.format or "parquet", schema=schema)
 
-    def checkpoint_of(self, flow: RunningFlow) -> str:
-        return self.spec.storage_uri(self.checkpoints, flow.name)
-
     def _check_plans(self) -> None:
         """Refuses checkpoints that do not fit their flows, and flows that lost their checkpoint by a rename."""
         if not self.spec.is_local:
             return
-        shapes = {flow.name: shape_of(plan_text(flow.resolved.frame), _sink_of(flow)) for flow in self.flows}
+        shapes = {flow.name: shape_of(plan_text(flow.resolved.frame), flow.sink) for flow in self.flows}
         is_whole = self.only_flow is None and self.checkpoints == CHECKPOINTS
         if is_whole:
             for sentence in check_removed_flows(self.spec, shapes):
@@ -147,63 +165,23 @@ class PipelineRun:
             store_flows(self.spec, shapes)
 
     def _start_query(self, flow: RunningFlow) -> None:
-        target, frame = flow.resolved.target, flow.resolved.frame
-        conf = {**self.spec.configuration, **flow.resolved.flow.spark_conf}
-        realtime = None if self.once else conf.get(REALTIME)
-        flow.is_realtime = bool(realtime)
-        mode = conf.get("headrace.output.mode") or (
-            "update" if realtime or is_update_plan(plan_text(frame)) else "append"
-        )
-        if mode == "append":
-            frame = stable_tasks(frame, target, conf)
-        if not realtime:
-            frame = frame.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
-        writer = frame.writeStream
-        if realtime:
-            writer = writer.format("kafka").options(**connector_sink(flow.name, target)).trigger(realTime=realtime)
-        elif isinstance(target, BatchSink):
-            writer = writer.foreachBatch(target.write)
-        elif isinstance(target, Sink) and target.format == "headrace" and mode != "complete":
-            # Update flows have this prefix in their ledger, so existing checkpoints need it.
-            named = {"transactionalIdPrefix": f"{self.spec.name}.{self._ledger_name(flow)}"} if mode == "update" else {}
-            writer = written_by_tasks(frame, {**named, **target.options})
-        elif isinstance(target, Sink):
-            writer = writer.format(target.format).options(**dict(target.options))
-        else:
-            assert isinstance(target, StreamingTable)
-            writer = writer.format(target.format or "parquet").option(
-                "path", self.spec.storage_uri("tables", target.name)
-            )
-        writer = writer.queryName(f"{self.spec.name}.{flow.name}").outputMode(mode)
-        writer = writer.option("checkpointLocation", self.checkpoint_of(flow))
-        if self.once:
-            writer = writer.trigger(availableNow=True)
-        elif (interval := self.trigger_interval or conf.get("headrace.trigger.interval")) and not realtime:
-            writer = writer.trigger(processingTime=interval)
-        try:
-            flow.query = writer.start()
-        except Exception as error:
-            # Boundary to Spark, which raises its own and py4j's errors: the user must not see a Java stack trace.
-            raise PipelineError(f"flow {flow.name!r} cannot start: {failure_reason(error)}") from error
+        flow.query = started_query(flow, self.spec, self.checkpoints, self.trigger_interval, once=self.once)
         flow.started_at, flow.start_again_at, flow.seen_batch = time.monotonic(), None, -1
         flow.caught_up_at = flow.started_at
         flow.progress.state = RUNNING
         self._publish(flow)
 
-    def _ledger_name(self, flow: RunningFlow) -> str:
-        """The flow's name in its ledger: the one that it had first, if it was renamed."""
-        shape = stored_shape(Path(self.checkpoint_of(flow))) if self.spec.is_local else None
-        return str((shape or {}).get("flow", flow.name))
-
     def supervise(self) -> None:
         """Watches the flows until all have ended (`once`) or `stop` was called. Then stops the running ones. Raises
         PipelineError with the failures of an isolated run at its end."""
-        _make_active(self.spark)
+        make_active(self.spark)
         try:
             while not self._stop.is_set():
                 for flow in self.flows:
                     self._check_flow(flow)
                     self._beat(flow)
+                if self._control is not None:
+                    self._control.act()
                 if (self.once or self.failures) and all(flow.has_ended for flow in self.flows):
                     break
                 if not self.once:
@@ -221,7 +199,8 @@ class PipelineRun:
 
     def _check_flow(self, flow: RunningFlow) -> None:
         if flow.query is None:
-            if flow.start_again_at is not None and time.monotonic() >= flow.start_again_at:
+            is_due = flow.start_again_at is not None and time.monotonic() >= flow.start_again_at
+            if is_due and not self._are_many_starting():
                 try:
                     self._start_query(flow)
                 except PipelineError as refusal:
@@ -229,6 +208,10 @@ class PipelineRun:
             return
         active = flow.query.isActive
         self._take_progress(flow)
+        if active and flow.pause_after is not None and self._may_stop(flow, flow.query):
+            self._stop_query(flow)
+            flow.is_paused, flow.pause_after = True, None
+            return
         if not active:
             error = flow.query.exception()
             flow.query = None
@@ -240,9 +223,56 @@ class PipelineRun:
         elif time.monotonic() - flow.started_at > _HEALTHY_AFTER_S:
             flow.pause_s = FIRST_PAUSE_S
 
+    # What commands do with flows (`flow_control.ControlledRun`).
+
+    def progress_of(self, flow: str) -> FlowProgress | None:
+        return next((one.progress for one in self.flows if one.name == flow), None)
+
+    def _named(self, flow: str) -> RunningFlow:
+        return next(one for one in self.flows if one.name == flow)
+
+    def pause_flow(self, flow: str) -> None:
+        """Stops the flow after its running batch."""
+        one = self._named(flow)
+        if one.query is not None:
+            one.pause_after = finished_batch(one.query), time.monotonic() + _GRACE_S
+        elif not one.is_paused:
+            one.is_paused, one.start_again_at, one.progress.state = True, None, STOPPED
+
+    def is_paused(self, flow: str) -> bool:
+        return self._named(flow).is_paused
+
+    def resume_flow(self, flow: str) -> None:
+        one = self._named(flow)
+        if one.query is not None:
+            raise PipelineError(f"flow {flow!r} runs already")
+        self._start_query(one)
+        one.is_paused, one.pause_s, one.progress.last_error = False, FIRST_PAUSE_S, None
+        self.failures = [text for text in self.failures if not text.startswith(f"flow {flow!r} failed")]
+
+    def publish_flow(self, flow: str) -> None:
+        self._publish(self._named(flow))
+
+    def replay_flow(self, flow: str, begin: str, end: str) -> int:
+        from headrace.pipelines.flows.replay import replay
+
+        # In a thread of its own, which has no active session yet.
+        make_active(self.spark)
+        return replay(
+            self.spec, self.spark, flow=flow, begin=begin, end=end, bootstrap=None, report=self.report,
+            graph=self.graph,
+        )  # fmt: skip
+
+    def _may_stop(self, flow: RunningFlow, query: StreamingQuery) -> bool:
+        """Between two batches, or after the patience of a stop: a cancelled batch runs again at the next start."""
+        assert flow.pause_after is not None
+        batch, deadline = flow.pause_after
+        is_between = not query.status["isTriggerActive"] or finished_batch(query) != batch
+        return is_between or flow.is_realtime or time.monotonic() >= deadline
+
     def _beat(self, flow: RunningFlow) -> None:
         """Reports a flow without a new batch once per heartbeat, so that readers know that its driver lives."""
-        is_alive = flow.query is not None or flow.start_again_at is not None
+        is_alive = flow.query is not None or flow.start_again_at is not None or self._control is not None
         if is_alive and time.time() * 1000 - flow.progress.at_ms >= flow.progress.heartbeat_ms:
             self._publish(flow)
 
@@ -278,12 +308,20 @@ class PipelineRun:
         return [flow.totals() for flow in self.flows]
 
     def _failed(self, flow: RunningFlow, error: object) -> None:
+        if self._stop.is_set():
+            # SIGTERM may have reached Spark's workers too. A batch that they left runs again at the next start.
+            flow.progress.state = STOPPED
+            self._publish(flow)
+            return
         reason = failure_reason(error)
         flow.progress.last_error = reason
         # A flow that never finished a batch has a permanent error. A run with `once` does not restart flows.
-        started_slowly = _SLOW_WORKER_START in reason and flow.progress.restarts < _MOST_SLOW_STARTS
-        stops_alone = self.once or self.isolated or is_permanent(str(error))
-        if (stops_alone or flow.finished_batches == 0) and not started_slowly:
+        most = _MOST_RESTARTS_IN_ONCE if self.once else _MOST_RESTARTS
+        text = f"{reason} {error}"
+        is_of_machine = any(words in text for words in _MACHINE_FAILURES) and flow.progress.restarts < most
+        never_ran = flow.finished_batches == 0
+        stops_alone = self.once or (self.isolated and never_ran) or is_permanent(str(error))
+        if (stops_alone or never_ran) and not is_of_machine:
             flow.progress.state = FAILED
             self._publish(flow)
             failure = f"flow {flow.name!r} failed: {reason}"
@@ -297,6 +335,11 @@ class PipelineRun:
         flow.progress.state = RESTARTING
         flow.progress.restarts += 1
         flow.start_again_at = time.monotonic() + flow.pause_s
+        if is_of_machine:
+            # All flows start together, each with a Python process. If that is too much for the machine, they start one
+            # after the other.
+            waiting = [one.start_again_at for one in self.flows if one is not flow and one.start_again_at is not None]
+            flow.start_again_at = max([flow.start_again_at, *(at + _BETWEEN_SLOW_STARTS_S for at in waiting)])
         self.report(f"flow {flow.name!r} failed and starts again in {flow.pause_s:g} s: {reason}")
         flow.pause_s = min(flow.pause_s * 2, _LONGEST_PAUSE_S)
         self._publish(flow)
@@ -304,18 +347,8 @@ class PipelineRun:
     def _refresh_views(self, every_s: float) -> None:
         if not self.views or time.monotonic() - self._views_refreshed_at < every_s:
             return
-        # Tables of a view may have new files since Spark listed them.
-        for flow in self.flows:
-            if isinstance(flow.resolved.target, StreamingTable):
-                self.spark.catalog.refreshTable(flow.resolved.target.name)
-        for item in self.views:
-            frame = item.flow.func()
-            path = self.spec.storage_uri("tables", item.target.name)
-            fresh = f"{path}.next"
-            frame.write.format(item.target.format or "parquet").mode("overwrite").save(fresh)
-            shutil.rmtree(path, ignore_errors=True)
-            Path(fresh).rename(path)
-            self.spark.catalog.refreshTable(item.target.name)
+        tables = [flow.resolved.target.name for flow in self.flows if isinstance(flow.resolved.target, StreamingTable)]
+        write_views(self.spark, self.spec, self.views, tables)
         self._views_refreshed_at = time.monotonic()
 
     def _let_batches_finish(self) -> None:
@@ -323,52 +356,46 @@ class PipelineRun:
         not wait in real-time mode, where a batch lasts from checkpoint to checkpoint."""
         deadline = time.monotonic() + _GRACE_S
         waiting = {
-            flow.name: (flow.query, _batch_of(flow.query))
+            flow.name: (flow.query, finished_batch(flow.query))
             for flow in self.flows
             if flow.query is not None and not flow.is_realtime
         }
         while waiting and time.monotonic() < deadline:
             for name, (query, batch) in list(waiting.items()):
-                if not query.isActive or not query.status["isTriggerActive"] or _batch_of(query) != batch:
+                if not query.isActive or not query.status["isTriggerActive"] or finished_batch(query) != batch:
                     del waiting[name]
             if waiting:
                 time.sleep(_CHECK_EVERY_S)
 
     def _publish(self, flow: RunningFlow) -> None:
         if self._writer is not None:
+            if self._control is not None:
+                self._control.mark(flow.progress)
+            flow.attach_plan(time.monotonic())
             self._writer.publish(flow.progress)
 
+    def _stop_query(self, flow: RunningFlow) -> None:
+        assert flow.query is not None
+        flow.query.stop()
+        self._take_progress(flow)
+        flow.query = None
+        if flow.progress.state == RUNNING:
+            flow.progress.state = STOPPED
+            self._publish(flow)
+
     def _shut_down(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+            for flow in self.flows:
+                flow.progress.run = ""
+                if flow.query is None:
+                    self._publish(flow)
         self._let_batches_finish()
         for flow in self.flows:
             if flow.query is not None:
-                flow.query.stop()
-                self._take_progress(flow)
-                flow.query = None
-                if flow.progress.state == RUNNING:
-                    flow.progress.state = STOPPED
-                    self._publish(flow)
+                self._stop_query(flow)
         if self._lock is not None:
             self._lock.release()
         if self._writer is not None:
             self._writer.close()
-
-
-def _sink_of(flow: RunningFlow) -> str:
-    """The target of the flow, as a part of its shape."""
-    target = flow.resolved.target
-    if isinstance(target, Sink):
-        return f"{target.format}:{target.options.get('topic') or target.options.get('path') or target.name}"
-    return str(target.name)
-
-
-def _batch_of(query: StreamingQuery) -> int:
-    """Number of the last batch that the query finished."""
-    event = query.lastProgress
-    return -1 if event is None else int(event.batchId)
-
-
-def _make_active(spark: SparkSession) -> None:
-    """Spark looks up data sources in the active session of the thread. The supervising thread may not be the one that
-    created the session, and a restarted query would not find its data source."""
-    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

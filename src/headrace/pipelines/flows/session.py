@@ -29,3 +29,9 @@ def pipeline_session(
     static = {name: value for name, value in spec.configuration.items() if name.startswith("spark.")}
     spark = spark_session(spec.name, master=master, settings=chosen.settings(static))
     return spec.with_settings({FORMAT: chosen.format}), spark
+
+
+def make_active(spark: SparkSession) -> None:
+    """Spark looks up data sources in the active session of the thread. The supervising thread may not be the one that
+    created the session, and a restarted query would not find its data source."""
+    type(spark)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)

@@ -13,14 +13,15 @@ from headrace.kernel.plurals import counted
 from headrace.pipelines.flows.progress import FAILED, LOST, RESTARTING, RUNNING, STOPPED, has_batches
 
 _NUMBERS: Final = {
-    "batch": "batch_id", "rows/s": "processed_rows_per_second", "lag": "lag", "batch ms": "batch_ms",
+    "batch": "batch_id", "rows/s": "processed_rows_per_second", "batch ms": "batch_ms",
     "state rows": "state_rows", "late": "late_rows", "missed": "missed",
 }  # fmt: skip
+_TO_THE_RIGHT: Final = (*_NUMBERS, "lag", "behind")
 _COLOURS: Final = {RUNNING: "green", STOPPED: "dim", RESTARTING: "yellow", FAILED: "red", LOST: "red"}
 # What needs attention comes first, then what runs.
 _ORDER: Final = (FAILED, LOST, RESTARTING, RUNNING, STOPPED)
 # Columns of the live screen, by importance: as many as fit beside whole names.
-_LIVE: Final = ("state", "lag", "rows/s", "seen", "batch", "late", "batch ms", "state rows", "missed")
+_LIVE: Final = ("state", "lag", "behind", "rows/s", "seen", "batch", "late", "batch ms", "state rows", "missed")
 _GAP: Final = 2
 
 
@@ -31,6 +32,8 @@ def rows_of(flows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         {
             "flow": f"{flow['pipeline']}.{flow['flow']}",
             "state": flow["state"],
+            "lag": _lag(flow),
+            "behind": _behind(flow),
             **{name: _number(flow, key) for name, key in _NUMBERS.items()},
             "watermark": flow["watermark"] or "",
             "seen": f"{_age_s(flow, now_ms):.0f} s ago",
@@ -59,9 +62,27 @@ def _age_s(flow: Mapping[str, object], now_ms: float) -> float:
     return max(now_ms - at_ms, 0) / 1000 if isinstance(at_ms, int) else 0.0
 
 
+def _lag(flow: Mapping[str, object]) -> int | str | None:
+    """Records, or bytes of a database's log with their unit."""
+    lag_bytes = _number(flow, "lag_bytes")
+    return _number(flow, "lag") if not lag_bytes else _size(lag_bytes)
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def _behind(flow: Mapping[str, object]) -> str:
+    """How long the flow has been behind; empty if its last batch read everything."""
+    seconds = _number(flow, "lag_seconds")
+    return f"{seconds} s" if seconds else ""
+
+
 def _number(flow: Mapping[str, object], key: str) -> int | None:
-    if key == "lag" and flow.get("lag_bytes"):
-        key = "lag_bytes"
     # Earlier versions report fewer numbers.
     value = flow.get(key) if has_batches(flow) else None
     return round(value) if isinstance(value, int | float) else None
@@ -109,7 +130,7 @@ def _shown(value: object) -> str:
 
 def _cell(name: str, value: object, width: int, style: str = "") -> Text:
     text = _shown(value)
-    return Text(text.rjust(width) if name in _NUMBERS else text.ljust(width), style=style)
+    return Text(text.rjust(width) if name in _TO_THE_RIGHT else text.ljust(width), style=style)
 
 
 def _style(name: str, row: Mapping[str, object]) -> str:

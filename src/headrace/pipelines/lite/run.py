@@ -20,9 +20,19 @@ from typing import Final
 
 from headrace.kernel.errors import Fault
 from headrace.pipelines.brokers import kafka_settings, security_of
-from headrace.pipelines.connectors.connector import SOURCES, TARGETS, ConnectorSpec
+from headrace.pipelines.connectors.connector import SOURCES, STRICTNESS, TARGETS, ConnectorSpec
 from headrace.pipelines.errors import OptionError, PipelineError
-from headrace.pipelines.flows.progress import FAILED, RESTARTING, RUNNING, STOPPED, FlowProgress, ProgressWriter
+from headrace.pipelines.failure_reasons import raised_reason
+from headrace.pipelines.flows.flow_control import FlowControl, control_of
+from headrace.pipelines.flows.progress import (
+    FAILED,
+    RESTARTING,
+    RUNNING,
+    STOPPED,
+    FlowProgress,
+    ProgressWriter,
+    flow_places,
+)
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.lite.batch_log import BatchLog
 from headrace.pipelines.lite.flow import LiteFlow
@@ -40,9 +50,9 @@ _TABLE_IDLE_S: Final = 1.0
 _INTERVAL: Final = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|min|minutes?)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _FIRST_PAUSE_S: Final = 1.0
+_LETTERS: Final = "-dead-letters"
 _LONGEST_PAUSE_S: Final = 60.0
 _SETTINGS: Final = ("name", "pattern", "schema", "format", "startingOffsets", "decode", "options")
-_STRICTNESS: Final = ("missing_field", "trailing_text", "extra_field", "writer_schema")
 
 
 @dataclass
@@ -54,6 +64,8 @@ class _Running:
     again_at: float | None = None
     batches: int = 0
     ended: bool = False
+    # A person stopped the flow: the run goes on without it.
+    is_paused: bool = False
 
 
 @dataclass
@@ -61,11 +73,14 @@ class LiteRun:
     spec: ConnectorSpec
     report: Callable[[str], None] = print
     once: bool = False
+    # Whether people may stop, start and reset flows while the run lasts (see `flow_control`).
+    is_controlled: bool = False
     _flows: list[_Running] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _lock: RunLock | None = None
     _idle_s: float = _IDLE_S
     _writer: ProgressWriter | None = None
+    _control: FlowControl | None = None
 
     @property
     def names(self) -> list[str]:
@@ -82,35 +97,87 @@ class LiteRun:
         try:
             for make in flow_makers(self.spec):
                 flow = make()
-                self._flows.append(_Running(flow, FlowProgress(spec.name, flow.name), make))
+                self._flows.append(_Running(flow, self._progress(spec.name, flow.name), make))
                 flow.prepare()
                 flow.stop_at = flow.source.end() if self.once else None
             if spec.bootstrap:
                 security = security_of(kafka_settings(spec.configuration))
                 self._writer = ProgressWriter(spec.bootstrap, self.report, security)
+                if self.is_controlled:
+                    self._control = control_of(spec, self, security, self.report)
                 for one in self._flows:
-                    self._writer.publish(one.progress)
+                    self._publish(one)
         except BaseException:
             # For every exception, interrupts included: release the lock.
             self._close()
             raise
 
+    def _progress(self, pipeline: str, flow: str) -> FlowProgress:
+        places = flow_places(self.spec.source.label(), self.spec.target.label())
+        progress = FlowProgress(pipeline, flow, origins=places["origins"], trigger_ms=int(self._idle_s * 1000))
+        progress.target = None if flow.endswith(_LETTERS) else places["target"]
+        return progress
+
     def stop(self) -> None:
         self._stop.set()
+
+    # What commands do with flows (`flow_control.ControlledRun`).
+
+    def _named(self, flow: str) -> _Running | None:
+        return next((one for one in self._flows if one.flow.name == flow), None)
+
+    def progress_of(self, flow: str) -> FlowProgress | None:
+        one = self._named(flow)
+        return None if one is None else one.progress
+
+    def pause_flow(self, flow: str) -> None:
+        """Between two batches, because the thread of the run calls it."""
+        one = self._named(flow)
+        if one is not None and not one.is_paused:
+            one.flow.close()
+            one.is_paused, one.again_at, one.progress.state = True, None, STOPPED
+
+    def is_paused(self, flow: str) -> bool:
+        one = self._named(flow)
+        return one is not None and one.is_paused
+
+    def resume_flow(self, flow: str) -> None:
+        one = self._named(flow)
+        if one is None or not one.is_paused:
+            raise PipelineError(f"flow {flow!r} runs already")
+        one.flow = one.open()
+        one.flow.prepare()
+        one.is_paused, one.progress.state, one.progress.last_error = False, RUNNING, None
+
+    def publish_flow(self, flow: str) -> None:
+        one = self._named(flow)
+        if one is not None:
+            self._publish(one)
+
+    def replay_flow(self, flow: str, begin: str, end: str) -> int:
+        raise PipelineError(
+            f"flow {flow!r} runs without Spark, which a replay needs: stop it, and use 'headrace pipeline replay'"
+        )
 
     def supervise(self) -> None:
         try:
             while not self._stop.is_set() and not all(one.ended for one in self._flows):
+                if self._control is not None:
+                    self._control.act()
                 busy = [self._step(one) for one in self._flows if not one.ended]
                 if not any(busy):
                     self._stop.wait(self._idle_s)
+            self._end_control()
             for one in self._flows:
-                one.progress.state = STOPPED
+                one.progress.state, one.progress.run = STOPPED, ""
                 self._publish(one)
         finally:
             self._close()
 
     def _step(self, one: _Running) -> bool:
+        if one.is_paused:
+            self._beat(one)
+            return False
         if one.again_at is not None:
             if time.monotonic() < one.again_at:
                 return False
@@ -123,15 +190,23 @@ class LiteRun:
         except (PipelineError, Fault, OSError) as error:
             self._failed(one, str(error))
             return False
+        except Exception as error:
+            # Boundary to databases and plugins, which raise their own errors: the user must not see a traceback.
+            self._failed(one, raised_reason(error))
+            return False
         if is_busy:
             one.batches += 1
             one.pause_s = _FIRST_PAUSE_S
             self._note(one, *before)
         elif self.once:
             one.ended = True
-        elif time.time() * 1000 - one.progress.at_ms >= one.progress.heartbeat_ms:
-            self._publish(one)
+        else:
+            self._beat(one)
         return is_busy
+
+    def _beat(self, one: _Running) -> None:
+        if time.time() * 1000 - one.progress.at_ms >= one.progress.heartbeat_ms:
+            self._publish(one)
 
     def _note(self, one: _Running, read: int, written: int, began: float) -> None:
         flow, progress = one.flow, one.progress
@@ -141,7 +216,7 @@ class LiteRun:
         progress.input_rows_per_second = progress.processed_rows_per_second = round(progress.input_rows / seconds, 1)
         progress.read_rows += progress.input_rows
         progress.written_rows += flow.written_rows - written
-        if flow.name.endswith("-dead-letters"):
+        if flow.name.endswith(_LETTERS):
             progress.dead_letters = progress.written_rows
         progress.lag = 0
         if isinstance(flow.source, TopicRows) and flow.end is not None:
@@ -152,6 +227,8 @@ class LiteRun:
 
     def _publish(self, one: _Running) -> None:
         if self._writer is not None:
+            if self._control is not None:
+                self._control.mark(one.progress)
             self._writer.publish(one.progress)
 
     def _failed(self, one: _Running, reason: str) -> None:
@@ -180,7 +257,13 @@ class LiteRun:
             for one in self._flows
         ]
 
+    def _end_control(self) -> None:
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()
+
     def _close(self) -> None:
+        self._end_control()
         for one in self._flows:
             one.flow.close()
         if self._lock is not None:
@@ -225,7 +308,7 @@ def _rows_flow(spec: ConnectorSpec) -> LiteFlow:
 def _letters_flow(spec: ConnectorSpec) -> LiteFlow:
     values = JsonValues.of(spec.source)
     source = TopicRows(source_options(spec, spec.source), values.columns, values.row)
-    name = f"{spec.name}-dead-letters"
+    name = f"{spec.name}{_LETTERS}"
     target = TopicTarget(SinkOptions.parse(spec.brokers), letter)
     log = BatchLog(spec.pipeline().storage_path / CHECKPOINTS / name)
     columns = tuple(letter_columns())
@@ -236,7 +319,7 @@ def _source(spec: ConnectorSpec) -> tuple[LiteSource, Callable[[Iterator[LiteRow
     end = spec.source
     match end.kind:
         case "topic":
-            end.only(*_SETTINGS, *_STRICTNESS)
+            end.only(*_SETTINGS, *STRICTNESS, "writer_schema")
             options = source_options(spec, end)
             if "schema" not in end.settings:
                 return TopicRows(options, plain_columns(), plain_row), lambda rows: rows
@@ -286,7 +369,7 @@ def finish_open_batches(spec: ConnectorSpec, report: Callable[[str], None]) -> N
     # This runner refuses rules, so it began no batch of a connector that has some.
     if not pipeline.is_local or spec.rules:
         return
-    for make, name in zip(flow_makers(spec), (spec.name, f"{spec.name}-dead-letters"), strict=False):
+    for make, name in zip(flow_makers(spec), (spec.name, f"{spec.name}{_LETTERS}"), strict=False):
         log = BatchLog(pipeline.storage_path / CHECKPOINTS / name)
         if log.was_left():
             report(f"flow {name!r}: finishes batch {log.last()}, which the runner without Spark began")

@@ -21,6 +21,7 @@ from headrace.pipelines.plugins.catalogue import open_source
 from headrace.pipelines.plugins.columns import Column, Value, parse_columns, row_from_json
 from headrace.pipelines.plugins.journal import Journal
 from headrace.pipelines.plugins.journaled_reads import read_chunk
+from headrace.pipelines.spark.closed_session import leave_closed_session
 
 
 class PluginSource(DataSource):  # type: ignore[misc]
@@ -85,3 +86,4 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         if self._source is not None:
             self._source.close()
             self._source = None
+        leave_closed_session()

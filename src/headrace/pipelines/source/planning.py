@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicMetadata
+from headrace.client.blocking.flow_commands import TOPIC as COMMANDS_TOPIC
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import uuid_to_text
 from headrace.pipelines.errors import OptionError, PipelineError
@@ -31,7 +32,7 @@ from headrace.pipelines.source.offsets import (
 from headrace.pipelines.source.stream_state import NOTES_TOPIC
 
 # If its pattern matched these topics, a query would read its own output in every batch.
-_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, NOTES_TOPIC, LEDGER_TOPIC)
+_WRITTEN_BY_STREAMS: Final = (PROGRESS_TOPIC, COMMANDS_TOPIC, NOTES_TOPIC, LEDGER_TOPIC)
 
 
 def topic_ids(client: BlockingClient, topics: Iterable[str]) -> dict[str, str]:

@@ -41,6 +41,7 @@ from headrace.pipelines.source.offsets import (
     split_ranges,
 )
 from headrace.pipelines.source.planning import Found, Planner
+from headrace.pipelines.spark.closed_session import leave_closed_session
 from headrace.pipelines.spark.running_batch import RunningBatch, running_batch
 from headrace.pipelines.spark.worker_clients import client_for, notes_for
 
@@ -339,4 +340,4 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pass
 
     def stop(self) -> None:
-        pass
+        leave_closed_session()

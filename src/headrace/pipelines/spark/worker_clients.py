@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.options import Cluster
 from headrace.pipelines.source.stream_state import StreamNotes
+from headrace.pipelines.spark.closed_session import is_worker
 
 _clients: dict[tuple[int, Cluster], BlockingClient] = {}
 _notes: dict[tuple[int, Cluster], StreamNotes] = {}
@@ -52,12 +53,8 @@ def notes_for(cluster: Cluster) -> StreamNotes:
 def _ignore_interrupts() -> None:
     """Ctrl-C reaches every process of a terminal. The driver then finishes the running batch, for which it needs its
     workers. But Spark's daemon restores their default handler, which ends them."""
-    if _is_worker() and threading.current_thread() is threading.main_thread():
+    if is_worker() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _is_worker() -> bool:
-    return os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER"
 
 
 def remembered(key: Hashable, ask: Callable[[], _T], clock: Callable[[], float] = time.monotonic) -> _T:
@@ -81,6 +78,6 @@ def _freeze_loaded_objects() -> None:
     objects that never become garbage. That takes 25 ms of CPU or more in each of the four Python processes of a
     micro-batch, as much as the batch's own work. The second call covers objects that the first task has loaded.
     """
-    if _is_worker() and (done := _frozen.get(os.getpid(), 0)) < 2:
+    if is_worker() and (done := _frozen.get(os.getpid(), 0)) < 2:
         gc.freeze()
         _frozen[os.getpid()] = done + 1

@@ -54,3 +54,10 @@ def test_settings_of_source_and_target(tmp_path: Path) -> None:
         spec.source.text("schema")
     with pytest.raises(OptionError, match='"table" is a mapping'):
         spec.target.names("table")
+
+
+def test_null_without_quotes_is_a_choice_of_strictness(tmp_path: Path) -> None:
+    file = tmp_path / "c.yml"
+    file.write_text("from: {topic: {name: a, schema: id int, missing_field: null, extra_field: fail}}\nto: console")
+    settings = load_connector(file).source.settings
+    assert (settings["missing_field"], settings["extra_field"]) == ("null", "fail")

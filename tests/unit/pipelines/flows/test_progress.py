@@ -93,7 +93,8 @@ def event(end: str, latest: str, *, batch: int = 0, rows: int = 5, late: int = 0
     return SimpleNamespace(
         sources=[SimpleNamespace(endOffset=end, latestOffset=latest)], batchId=batch, numInputRows=rows,
         batchDuration=7, inputRowsPerSecond=1.0, processedRowsPerSecond=1.0, stateOperators=[operator],
-        observedMetrics={} if written is None else {"headrace_written": {"rows": written}}, eventTime={},
+        observedMetrics={} if written is None else {"headrace_written": {"rows": written}}, durationMs={"addBatch": 5},
+        eventTime={"watermark": "2026-01-01T00:00:00.000Z", "max": "2026-01-01T00:00:10.500Z"},
     )  # fmt: skip
 
 
@@ -102,6 +103,7 @@ def test_totals_add_up_over_batches() -> None:
     for batch in range(3):
         update_from_event(flow, event('{"t":{"0":5}}', '{"t":{"0":9}}', batch=batch, late=2, written=4))
     assert (flow.read_rows, flow.written_rows, flow.late_rows, flow.lag, flow.lag_bytes) == (15, 12, 6, 4, None)
+    assert (flow.durations_ms, flow.is_stateful, flow.watermark_delay_ms) == ({"addBatch": 5}, True, 10_500)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +117,17 @@ def test_lag_of_change_capture_is_in_bytes_or_changes(latest: str, lag: int, lag
     flow = FlowProgress("p", "f")
     update_from_event(flow, event('{"position": 100}', latest))
     assert (flow.lag, flow.lag_bytes) == (lag, lag_bytes)
+
+
+@pytest.mark.parametrize(
+    ("lag_bytes", "seconds", "words"),
+    [(800, 3.2, ["800", "B", "3", "s"]), (12_345_678, 75.0, ["12", "MiB", "75", "s"]), (0, 0.0, ["5"])],
+)
+def test_screen_has_the_lag_with_its_unit_and_for_how_long(lag_bytes: int, seconds: float, words: list[str]) -> None:
+    flow = FlowProgress("p", "f", batch_id=7, lag=5, lag_bytes=lag_bytes, lag_seconds=seconds)
+    heads, row = (line.split() for line in shown(flow, width=80).splitlines())
+    assert heads[:4] == ["flow", "state", "lag", "behind"]
+    assert row[2 : 2 + len(words)] == words
 
 
 def test_progress_of_a_snapshot_is_shown_until_it_is_done() -> None:

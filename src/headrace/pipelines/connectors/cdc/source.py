@@ -33,6 +33,7 @@ from headrace.pipelines.connectors.cdc.snapshots import (
 from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.connectors.table_source import required
 from headrace.pipelines.errors import OptionError
+from headrace.pipelines.spark.closed_session import leave_closed_session
 
 CHANGE_COLUMNS: Final = (
     "key string, op string, table string, before string, after string, "
@@ -161,6 +162,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def stop(self) -> None:
         self._reader.close()
+        leave_closed_session()
 
 
 def _offset(position: int, state: SnapshotState) -> Offset:

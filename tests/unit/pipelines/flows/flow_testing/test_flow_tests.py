@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.flows.flow_tests import differences, find_tests, load_test
+from headrace.pipelines.flows.flow_testing.flow_tests import differences, find_tests, load_test
 from headrace.records.builder import Record
 
 

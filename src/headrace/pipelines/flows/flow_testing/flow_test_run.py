@@ -18,7 +18,7 @@ from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import write_records
 from headrace.pipelines.connectors.connector import pipeline_run
 from headrace.pipelines.errors import PipelineError
-from headrace.pipelines.flows.flow_tests import FlowTest, Outcome, differences
+from headrace.pipelines.flows.flow_testing.flow_tests import FlowTest, Outcome, differences
 from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
 from headrace.records.builder import Record
 
