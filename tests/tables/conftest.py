@@ -100,6 +100,10 @@ def spark() -> Any:
     from headrace.pipelines.session import spark_session
 
     session = spark_session("tables", master="local[2]")
+    # A process has one session. The pipelines of other tests left their settings in it, logins among them.
+    for name in session.conf.getAll:
+        if name.startswith("headrace."):
+            session.conf.unset(name)
     yield session
     session.stop()
 

@@ -1,71 +1,77 @@
-"""Tables in a real HDFS: NameNode and DataNodes from Maven's artifacts, and a DataNode that dies."""
+"""Tables in a real HDFS, while one of its two DataNodes is dead."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import pyspark
 import pytest
 
-from headrace.pipelines.spark.java import find_java
-from headrace.tables.definitions import first_offsets, topic_metadata
+from headrace.pipelines.flows.materialized_views import write_views
+from headrace.pipelines.flows.spec import PipelineSpec
+from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.lake_table import LakeTable
 from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import log_of
 from tests.support.effort import is_long
+from tests.support.hdfs import Hdfs
 from tests.tables import copy_job
 from tests.tables.conftest import Brokers, orders
+from tests.tables.test_tables_on_spark import rows_of, run_once
 
 pytestmark = [
     pytest.mark.needs("java"),
     pytest.mark.needs("mvn"),
-    pytest.mark.skipif(not is_long(), reason="long: a download of 60 MB and two JVM services"),
+    pytest.mark.skipif(not is_long(), reason="long: a download of 60 MB and three JVM services"),
 ]
-_ARTIFACT = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
-_JARS = Path(__file__).resolve().parents[2] / ".cache" / "hadoop"
-
-
-@dataclass
-class Hdfs:
-    url: str
-    process: subprocess.Popen[str]
-
-    def kill_a_data_node(self) -> None:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write("kill\n")
-        self.process.stdin.flush()
-        assert self.process.stdout.readline() == "killed\n"
 
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    jar = _JARS / "hadoop-client-minicluster-3.5.0.jar"
-    if not jar.exists():
-        maven = shutil.which("mvn")
-        assert maven is not None
-        command = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={_ARTIFACT}", f"-DoutputDirectory={_JARS}"]
-        subprocess.run(command, check=True, timeout=600)
-    spark_jars = Path(pyspark.__file__).parent / "jars" / "*"
-    source = Path(__file__).with_name("HdfsCluster.java")
-    java = Path(find_java().home) / "bin" / "java"
-    place = tmp_path_factory.mktemp("hdfs")
-    command = [str(java), "-cp", f"{jar}:{spark_jars}", str(source), str(place)]
-    with (
-        (place / "log.txt").open("w") as log,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
-    ):
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        assert words[:1] == ["port"], (place / "log.txt").read_text()
-        try:
-            yield Hdfs(f"hdfs://127.0.0.1:{words[1]}", process)
-        finally:
-            process.kill()
+    with Hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
+        yield cluster
+
+
+def test_spark_writes_tables_in_hdfs(brokers: Brokers, hdfs: Hdfs, spark: Any, tmp_path: Path) -> None:
+    """The driver writes with the JVM of its session, the Python workers of the tasks with JVMs of their own. One
+    DataNode is dead in the second run."""
+    directory, tables = tmp_path / "tables", list[LakeTable]()
+    for settings in ({"format": "delta"}, {"format": "iceberg"}, {"format": "delta", "mode": "upsert-by-key"}):
+        topic = brokers.topic(1)
+        found = topic_metadata(brokers.client, topic)
+        catalog = f"sqlite:///{tmp_path}/catalog.db" if settings["format"] == "iceberg" else ""
+        path = f"{hdfs.url}/spark/{topic}"
+        table = LakeTable(topic, str(found.topic_id), path, catalog=catalog, **settings)  # type: ignore[arg-type]
+        log_of(table).create(kafka_schema(binary=True), [], first_offsets(brokers.client, found, "all", None))
+        Definitions(directory).add(table, brokers.bootstrap)
+        tables.append(table)
+    for number in range(2):
+        for table in tables:
+            brokers.write(table.topic, orders(20, start=20 * number))
+        run_once(directory, spark)
+        if number == 0:
+            hdfs.kill_a_data_node()
+    for table in tables:
+        expected = brokers.independent_read(table.topic)
+        if table.mode == "upsert-by-key":
+            expected = sorted({row[2]: row for row in expected}.values())
+        assert rows_of(table) == expected, f"{table.format}, {table.mode}"
+
+
+def test_a_materialized_view_of_a_pipeline_is_exchanged_in_hdfs(hdfs: Hdfs, spark: Any, tmp_path: Path) -> None:
+    spec = PipelineSpec(tmp_path, "shop", f"{hdfs.url}/shop", None, {}, ())
+    counts = iter((3, 5))
+    item = types.SimpleNamespace(
+        flow=types.SimpleNamespace(func=lambda: spark.range(next(counts))),
+        target=types.SimpleNamespace(name="numbers", format=None),
+    )
+    spark.sql(f"CREATE TABLE numbers (id BIGINT) USING parquet LOCATION '{spec.storage_uri('tables', 'numbers')}'")
+    for rows in (3, 5):
+        write_views(spark, spec, [item], ["numbers"])  # type: ignore[list-item]
+        assert spark.table("numbers").count() == rows
+    spark.sql("DROP TABLE numbers")
 
 
 @pytest.mark.parametrize("form", ["delta", "iceberg"])
@@ -79,7 +85,7 @@ def test_a_table_in_hdfs_equals_its_topic(brokers: Brokers, hdfs: Hdfs, tmp_path
     for partition in range(2):
         brokers.write(topic, orders(20), partition=partition)
         copy_job.copy(brokers.cluster, table)
-        if form == "delta" and partition == 0:
+        if partition == 0:
             hdfs.kill_a_data_node()
     log.compact(1 << 20, 24)
     copy_job.copy(brokers.cluster, table)

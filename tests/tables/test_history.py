@@ -55,6 +55,7 @@ def test_every_record_once_whatever_the_table_holds(brokers: Brokers, tmp_path: 
     topic = brokers.topic(2)
     log = create(brokers, tmp_path, topic, form)
     expected: dict[tuple[int, int], tuple[object, ...]] = {}
+    independent: list[tuple[int, int, bytes | None, bytes | None]] = []
     chance = random.Random(7)
     with SqlSession(brokers.cluster, binary=True, tables=tmp_path / "tables") as session:
         steps = ["write", "copy", "retention", "transaction", "copy", "compact", "write"]
@@ -76,8 +77,9 @@ def test_every_record_once_whatever_the_table_holds(brokers: Brokers, tmp_path: 
                     held = log.offsets()[partition]
                     if held:
                         brokers.delete_records(topic, chance.randrange(held) + 1, partition=partition)
-            independent = brokers.independent_read(topic)
-            expected |= {row[:2]: row for row in independent}
+            if step not in ("copy", "compact"):
+                independent = brokers.independent_read(topic)
+                expected |= {row[:2]: row for row in independent}
             assert rows(session, topic) == [expected[place] for place in sorted(expected)]
             live = rows(session, f"{topic}.live")
             assert live == independent
@@ -187,9 +189,9 @@ def test_wrong_history_options_are_refused(options: dict[str, str], message: str
         HeadraceDataSource(given).reader(StructType([]))
 
 
-# The long effort kills the copy of every format and mode ten times.
-_KILLED = [(DELTA, UPSERT), (ICEBERG, APPEND), (PARQUET, APPEND)]
-_KILLED_LONG = [(DELTA, APPEND), (ICEBERG, UPSERT)]
+# Plain Parquet has a log of our own. The long effort kills the copy of every format and mode ten times.
+_KILLED = [(PARQUET, APPEND)]
+_KILLED_LONG = [(DELTA, APPEND), (DELTA, UPSERT), (ICEBERG, APPEND), (ICEBERG, UPSERT)]
 
 
 @pytest.mark.parametrize(("form", "mode"), _KILLED + (_KILLED_LONG if is_long() else []))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow.fs import FileSystem, LocalFileSystem
 
 from headrace.pipelines.errors import PipelineError
+from headrace.tables import table_repair
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.lake_table import FORMATS, ICEBERG, LakeTable
 from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import log_of
-from headrace.tables.table_repair import repair_table
+from headrace.tables.table_repair import is_readable, repair_table
 from tests.tables import copy_job
 from tests.tables.conftest import Brokers, orders
 
@@ -40,6 +44,7 @@ def test_lost_files_are_read_again(brokers: Brokers, tmp_path: Path, form: str) 
     assert repair_table(table, brokers.client, dry_run=True).bad_files == 2
     done = repair_table(table, brokers.client, dry_run=False)
     assert (done.bad_files, done.lost) == (2, 0)
+    assert Path(f"{files[-1]}.damaged").read_bytes() == b"damaged"
     rows = log.open().dataset().to_table().to_pylist()
     assert sorted((r["partition"], r["offset"], r["key"], r["value"]) for r in rows) == expected
     assert log.offsets() == offsets
@@ -64,3 +69,22 @@ def test_a_table_without_offsets_is_not_repaired(brokers: Brokers, tmp_path: Pat
     Path(log_of(table).open().files()[0]).unlink()
     with pytest.raises(PipelineError, match="drop it and create it again"):
         repair_table(table, brokers.client, dry_run=False)
+
+
+def test_a_file_that_the_store_does_not_give_stops_the_repair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"offset": [1]}), file)
+    assert is_readable(str(file))
+
+    def refuse(path: str) -> tuple[FileSystem, str]:
+        return FailingStore(), path
+
+    monkeypatch.setattr(table_repair, "file_system", refuse)
+    with pytest.raises(PipelineError, match=r"cannot read .*rows\.parquet: the store is away: make the file readable"):
+        is_readable(str(file))
+    assert file.exists()
+
+
+class FailingStore(LocalFileSystem):
+    def open_input_file(self, path: str) -> object:
+        raise OSError("the store is away")

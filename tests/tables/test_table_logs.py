@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.tables.formats import iceberg_log, iceberg_upkeep
 from headrace.tables.formats.evolution import IncompatibleColumns
 from headrace.tables.formats.table_log import TableConflict, TableLog
 from headrace.tables.lake_table import DELTA, FORMATS, ICEBERG, PARQUET, UPSERT, LakeTable
@@ -140,6 +141,41 @@ def test_a_reader_of_an_older_version_keeps_its_files(table: LakeTable, log: Tab
     write(table, batch(1, 3, 1))
     assert files.count_rows() == 3
     assert log.open().dataset().count_rows() == 4
+
+
+def test_snapshots_of_iceberg_do_not_grow_with_the_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every commit writes the list of all snapshots again. A reader of an older version still keeps its files."""
+    monkeypatch.setattr(iceberg_log, "MOST_SNAPSHOTS", 6)
+    monkeypatch.setattr(iceberg_upkeep, "_NEWEST", 3)
+    table = table_of(tmp_path, ICEBERG, keep_hours=24)
+    log = log_of(table)
+    assert isinstance(log, iceberg_log.IcebergLog)
+    log.create(SCHEMA, [], {1: 0})
+    write(table, batch(1, 0, 1))
+    older = log.open().dataset()
+    counts = []
+    for number in range(1, 12):
+        write(table, batch(1, number, 1))
+        counts.append(len(log.table().metadata.snapshots))
+    assert max(counts) <= 6
+    log.compact(1 << 20, 24)
+    assert older.count_rows() == 1
+    assert positions(table) == [(1, o) for o in range(12)]
+
+
+def test_offsets_survive_the_snapshots_of_other_programs(tmp_path: Path) -> None:
+    table = table_of(tmp_path, ICEBERG)
+    log = log_of(table)
+    assert isinstance(log, iceberg_log.IcebergLog)
+    log.create(SCHEMA, [], {1: 0})
+    write(table, batch(1, 0, 4))
+    for number in range(3):
+        other = pa.Table.from_batches([batch(2, number, 1)]).select(SCHEMA.names)
+        log.table().append(other)
+    # No file is small enough to be joined, so no newer commit of ours has the offsets.
+    log.compact(1, 0)
+    assert log.offsets() == {0: 0, 1: 4}
+    assert len(log.table().metadata.snapshots) == 4
 
 
 @pytest.mark.parametrize("form", [DELTA, ICEBERG])

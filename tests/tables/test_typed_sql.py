@@ -14,6 +14,7 @@ from headrace.records.builder import Record
 from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
+from headrace.tables.first_columns import first_columns
 from headrace.tables.formats.table_files import file_writer
 from headrace.tables.formats.table_log import DataFile
 from headrace.tables.lake_table import LakeTable
@@ -71,6 +72,14 @@ def test_columns_of_the_schema(brokers: Brokers, url: str) -> None:
         assert last == [{"id": None, "_offset": 20}, {"id": 19, "_offset": 19}]
     found = sql(f"SELECT id FROM {topic} WHERE _offset < 2 ORDER BY _offset", bootstrap=brokers.bootstrap, registry=url)
     assert found.polars()["id"].to_list() == [0, 1]
+
+
+def test_a_table_of_a_topic_without_the_asked_schema_is_refused(brokers: Brokers, url: str, tmp_path: Path) -> None:
+    topic = brokers.topic(1)
+    table = LakeTable(topic, "id", str(tmp_path / "lake"), columns="registry", registry=url)
+    with pytest.raises(PipelineError, match=f"{topic}-value"):
+        first_columns(table, lambda: pytest.fail("no session of Spark is needed"))
+    assert not (tmp_path / "lake").exists()
 
 
 def test_a_topic_without_a_schema_keeps_kafkas_columns(brokers: Brokers, url: str) -> None:

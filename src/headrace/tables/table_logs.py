@@ -15,7 +15,7 @@ def log_of(table: LakeTable, topic_id: str | None = None) -> TableLog:
     if table.format == ICEBERG:
         from headrace.tables.formats.iceberg_log import IcebergLog
 
-        return IcebergLog(*name, table.catalog)
+        return IcebergLog(*name, table.catalog, table.keep_hours)
     if table.format == PARQUET:
         from headrace.tables.formats.parquet_log import ParquetLog
 

@@ -1,5 +1,8 @@
 """Repairs a table: files that are lost or damaged leave the table, and their records come from the topic again.
 
+A damaged file is set aside under another name. A file that cannot be read for another reason (no right, no connection
+to the store) stops the repair before it changes anything, because the file may be whole.
+
 The records that the table should hold are those of the topic below the table's offsets. What the remaining rows lack is
 appended in one commit that does not move the offsets. Records that retention removed from the topic stay lost, and the
 answer names how many.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +30,9 @@ from headrace.tables.relations.topic_ranges import whole_topic
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
 from headrace.tables.relations.topic_scan import read_range
 from headrace.tables.table_logs import layout_of, log_of
+
+# Enough to need the file itself and not only its directory.
+_FOOTER_BYTES: Final = 8
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ def repair_table(table: LakeTable, client: BlockingClient, *, dry_run: bool) -> 
         )
     rows_before = found.rows()
     for file in bad:
-        _remove_damaged(file)
+        _set_aside(file)
     log.forget(bad)
     kept = log.open()
     records = _append_missing(table, client, kept, names)
@@ -70,20 +77,29 @@ def repair_table(table: LakeTable, client: BlockingClient, *, dry_run: bool) -> 
 
 
 def is_readable(uri: str) -> bool:
-    """Whether the file exists and has a whole Parquet footer."""
+    """Whether the file exists and has a whole Parquet footer. Raises PipelineError if the store does not say so."""
     files, path = file_system(uri)
+    try:
+        with files.open_input_file(path) as file:
+            size = file.size()
+            file.seek(max(size - _FOOTER_BYTES, 0))
+            file.read()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise PipelineError(f"cannot read {uri}: {error}: make the file readable, then repair the table") from error
     try:
         with pq.ParquetFile(path, filesystem=files):
             return True
-    except (OSError, pa.ArrowInvalid):
+    except (OSError, pa.ArrowInvalid):  # Arrow raises OSError for damaged footers, too
         return False
 
 
-def _remove_damaged(uri: str) -> None:
-    """A damaged file goes away: it cannot be read, and Delta takes out only files that do not exist."""
+def _set_aside(uri: str) -> None:
+    """Moves a damaged file out of the way: Delta takes out only files that do not exist."""
     files, path = file_system(uri)
     try:
-        files.delete_file(path)
+        files.move(path, f"{path}.damaged")
     except FileNotFoundError:
         return
 

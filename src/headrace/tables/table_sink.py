@@ -20,10 +20,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.brokers import broker_options, kafka_settings, security_of
 from headrace.pipelines.decode import dead_letters
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import FlowStopped, OptionError, PipelineError
 from headrace.pipelines.flows.graph import BatchSink
-from headrace.tables.formats.table_files import OFFSET, PARTITION, WRITTEN_TYPE, ends_of, file_writer, new_rows
-from headrace.tables.formats.table_log import DataFile, Offsets, TableLog
+from headrace.tables.formats.evolution import IncompatibleColumns
+from headrace.tables.formats.table_files import (
+    OFFSET,
+    PARTITION,
+    WRITTEN_TYPE,
+    ends_of,
+    file_writer,
+    new_rows,
+    refuse_missing_files,
+)
+from headrace.tables.formats.table_log import DataFile, Offsets, TableConflict, TableLog, WrongTable
 from headrace.tables.lake_table import DAY, DAY_COLUMN, DEAD_LETTERS, UPSERT, LakeTable
 from headrace.tables.latest_rows import latest_rows
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
@@ -109,6 +118,14 @@ class TableWriter:
         self._table, self._commits = table, 0
 
     def write(self, frame: DataFrame, _batch: int) -> None:
+        """A store or a catalog that does not answer may come back, so the run starts the table again later. What only a
+        person can mend stops the table."""
+        try:
+            self._write(frame)
+        except (IncompatibleColumns, OptionError, TableConflict, WrongTable) as error:
+            raise FlowStopped(str(error)) from error
+
+    def _write(self, frame: DataFrame) -> None:
         log = log_of(self._table)
         before = log.check().offsets
         typed = self._typed(log) if self._table.has_registry_columns else None
@@ -141,6 +158,7 @@ class TableWriter:
         for row in written:
             for index, end in json.loads(row.ends).items():
                 ends[int(index)] = max(ends.get(int(index), 0), end)
+        refuse_missing_files(layout, [file.path for file in files])
         log.append(files, ends, before, int(time.time() * 1000))
         return True
 

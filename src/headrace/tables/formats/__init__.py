@@ -2,9 +2,12 @@
 
 `table_log`     what every format does: snapshots, commits with offsets, conflicts of writers, checks of identity
 `table_files`   Parquet files that the tasks of a batch write, and the file systems of paths
+`hadoop_uris`   addresses of files in Hadoop's file systems
+`hadoop_client` Hadoop's own client in a JVM, which writes to HDFS
 `delta_log`     Delta tables
+`staged_delta`  commits to Delta tables in HDFS
 `iceberg_log`   Iceberg tables in a SQL or REST catalog
-`iceberg_upkeep` joins small files of Iceberg tables, and removes files that no snapshot needs
+`iceberg_upkeep` joins small files of Iceberg tables, and removes snapshots and files that no reader needs
 `iceberg_files` files of Iceberg tables in HDFS
 `parquet_log`   directories of Parquet files with a small log beside them
 `file_set`      data files with their smallest and largest values as an Arrow dataset

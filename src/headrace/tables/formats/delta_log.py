@@ -5,9 +5,11 @@ its checkpoints, so they survive the cleanup of old log files."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +20,9 @@ from deltalake.transaction import AddAction
 
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.formats.evolution import in_columns
-from headrace.tables.formats.table_files import refuse_used_path
+from headrace.tables.formats.hadoop_uris import is_hadoop
+from headrace.tables.formats.staged_delta import staged_creation, staged_table
+from headrace.tables.formats.table_files import file_system, refuse_used_path
 from headrace.tables.formats.table_log import (
     DELETED,
     OFFSETS,
@@ -27,6 +31,7 @@ from headrace.tables.formats.table_log import (
     CommitTaken,
     DataFile,
     Offsets,
+    Snapshot,
     TableLog,
 )
 
@@ -63,6 +68,11 @@ class DeltaSnapshot:
     def files(self) -> list[str]:
         return list(self.table.file_uris())
 
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the data files in bytes, by their paths below the table."""
+        added = pa.table(self.table.get_add_actions(flatten=True))
+        return dict(zip(added.column("path").to_pylist(), added.column("size_bytes").to_pylist(), strict=True))
+
     def dataset(self) -> ds.Dataset:
         return self.table.to_pyarrow_dataset()
 
@@ -94,27 +104,40 @@ class DeltaLog(TableLog):
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         refuse_used_path(self.path)
         try:
-            DeltaTable.create(
-                self.path,
-                schema=Schema.from_arrow(schema),
-                mode="error",
-                partition_by=list(partition_by),
-                name=self.topic,
-                description=f"topic {self.topic}, written by Headrace",
-                configuration={TOPIC: self.topic, TOPIC_ID: self.topic_id},
-                raise_if_key_not_exists=False,
-            )
+            with staged_creation(self.path) if is_hadoop(self.path) else nullcontext(self.path) as place:
+                self._create_at(place, schema, partition_by)
+        except CommitTaken as error:
+            raise PipelineError(f"{self.path}: another program created a table there at the same time") from error
         except (DeltaError, OSError) as error:
             raise self.failed(error) from error
+
+    def _create_at(self, place: Path | str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        DeltaTable.create(
+            place,
+            schema=Schema.from_arrow(schema),
+            mode="error",
+            partition_by=list(partition_by),
+            name=self.topic,
+            description=f"topic {self.topic}, written by Headrace",
+            configuration={TOPIC: self.topic, TOPIC_ID: self.topic_id},
+            raise_if_key_not_exists=False,
+        )
 
     def _properties(self, ends: Offsets) -> CommitProperties:
         transactions = [Transaction(application(self.topic_id, index), end) for index, end in sorted(ends.items())]
         named = {OFFSETS: json.dumps({self.topic: ends}, sort_keys=True)}
         return CommitProperties(custom_metadata=named, app_transactions=transactions, max_commit_retries=0)
 
-    def _try(self, commit: Callable[[], object]) -> None:
+    def _change(
+        self, found: DeltaSnapshot, change: Callable[[DeltaTable], object], reads: Collection[str] = ()
+    ) -> None:
+        """Commits a change of the table. `reads`: the data files that the change reads, if not only those it adds."""
         try:
-            commit()
+            if is_hadoop(self.path):
+                with staged_table(self.path, found.version, reads) as table:
+                    change(table)
+            else:
+                change(found.table)
         except CommitFailedError as error:
             raise CommitTaken from error
         except (DeltaError, OSError) as error:
@@ -125,61 +148,94 @@ class DeltaLog(TableLog):
             AddAction(file.path, file.size_bytes, dict(file.partition_values), now_ms, True, file.stats)
             for file in files
         ]
-        table = found.table
-        self._try(
-            lambda: table.create_write_transaction(
+        self._change(
+            found,
+            lambda table: table.create_write_transaction(
                 actions,
                 "append",
                 table.schema(),
                 found.partition_columns,
                 commit_properties=self._properties(ends),
-            )
+            ),
         )
 
     def _upsert(self, found: DeltaSnapshot, latest: pa.Table, key: str, ends: Offsets) -> None:  # type: ignore[override]
-        merge = found.table.merge(
-            latest,
-            f"t.`{key}` = s.`{key}`",
-            source_alias="s",
-            target_alias="t",
-            commit_properties=self._properties(ends),
-        )
         columns = {f"`{name}`": f"s.`{name}`" for name in latest.column_names if name != DELETED}
-        merge = merge.when_matched_delete(f"s.{DELETED}").when_matched_update(columns)
-        self._try(merge.when_not_matched_insert(columns, f"NOT s.{DELETED}").execute)
+
+        def merge(table: DeltaTable) -> None:
+            change = table.merge(
+                latest,
+                f"t.`{key}` = s.`{key}`",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=self._properties(ends),
+            )
+            change = change.when_matched_delete(f"s.{DELETED}").when_matched_update(columns)
+            change.when_not_matched_insert(columns, f"NOT s.{DELETED}").execute()
+
+        self._change(found, merge, reads=list(found.sizes()))
 
     def _evolve(self, found: DeltaSnapshot, schema: pa.Schema) -> None:  # type: ignore[override]
         old, properties = found.columns, self._properties(found.offsets)
         added = [field for field in Schema.from_arrow(schema).fields if field.name not in old.names]
         if all(old.field(name).type == schema.field(name).type for name in old.names):
-            self._try(lambda: found.table.alter.add_columns(added, commit_properties=properties))
+            self._change(found, lambda table: table.alter.add_columns(added, commit_properties=properties))
             return
         # deltalake cannot change the type of a column in place: the same rows are written again in one commit.
         batches = (in_columns(batch, schema) for batch in found.dataset().to_batches())
         rows = pa.RecordBatchReader.from_batches(schema, batches)
-        self._try(
-            lambda: write_deltalake(
-                found.table,
+        self._change(
+            found,
+            lambda table: write_deltalake(
+                table,
                 rows,
                 mode="overwrite",
                 schema_mode="overwrite",
                 partition_by=found.partition_columns or None,
                 commit_properties=properties,
-            )
+            ),
         )
 
     def compact(self, target_size_bytes: int, keep_hours: int) -> dict[str, int]:
-        metrics = self._table().optimize.compact(target_size=target_size_bytes)
-        table = self._table()
-        removed = table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False)
-        table.create_checkpoint()
-        table.cleanup_metadata()
+        joined = {"numFilesRemoved": 0, "numFilesAdded": 0}
+
+        def join(found: Snapshot) -> None:
+            assert isinstance(found, DeltaSnapshot)
+            small = [name for name, size in found.sizes().items() if size < target_size_bytes]
+            self._change(
+                found, lambda table: joined.update(table.optimize.compact(target_size=target_size_bytes)), reads=small
+            )
+
+        self._rewrite(join)
+        removed = self._remove_unused(keep_hours)
+        self._change(self.open(), lambda table: table.create_checkpoint())
+        self._table().cleanup_metadata()
         return {
-            "files_joined": int(metrics["numFilesRemoved"]),
-            "files_written": int(metrics["numFilesAdded"]),
-            "files_removed": len(removed),
+            "files_joined": int(joined["numFilesRemoved"]),
+            "files_written": int(joined["numFilesAdded"]),
+            "files_removed": removed,
         }
+
+    def _remove_unused(self, keep_hours: int) -> int:
+        if not is_hadoop(self.path):
+            return len(self._table().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False))
+        # A vacuum of deltalake writes commits about itself, which fail while a DataNode is dead.
+        unused = self._table().vacuum(keep_hours, dry_run=True, enforce_retention_duration=False)
+        files, root = file_system(self.path)
+        for name in unused:
+            files.delete_file(f"{root}/{name}")
+        return len(unused)
 
     def forget(self, files: Sequence[str]) -> None:
         # Delta takes all missing files out of the newest version.
-        self._table().repair()
+        if not is_hadoop(self.path):
+            self._table().repair()
+            return
+
+        def attempt(found: Snapshot) -> None:
+            assert isinstance(found, DeltaSnapshot)
+            lost = {uri.removeprefix(f"{self.path}/") for uri in files}
+            with staged_table(self.path, found.version, placeholders=set(found.sizes()) - lost) as table:
+                table.repair()
+
+        self._rewrite(attempt)

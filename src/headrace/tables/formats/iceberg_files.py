@@ -1,5 +1,5 @@
 """Files of Iceberg tables in HDFS. Arrow reads HDFS only with Hadoop's native library, which few machines have, so the
-files go through the client of deltalake, as those of other tables do."""
+files go through the file system of ours, as those of other tables do."""
 
 from __future__ import annotations
 

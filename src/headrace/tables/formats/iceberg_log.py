@@ -11,11 +11,13 @@ column stays in the files.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Final
 
@@ -24,17 +26,25 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
-from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, RESTError, TableAlreadyExistsError
 from pyiceberg.io.pyarrow import parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 from pyiceberg.transforms import DayTransform, IdentityTransform
 from pyiceberg.types import PrimitiveType
 from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.formats.file_set import FileFacts, dataset_of
-from headrace.tables.formats.iceberg_upkeep import join_small_files, remove_unused_files
+from headrace.tables.formats.hadoop_uris import is_hadoop
+from headrace.tables.formats.iceberg_upkeep import (
+    MOST_SNAPSHOTS,
+    join_small_files,
+    remove_unused_files,
+    unneeded_before,
+    unneeded_snapshots,
+)
 from headrace.tables.formats.table_files import PRUNED, Layout, refuse_used_path, write_file
 from headrace.tables.formats.table_log import (
     DELETED,
@@ -145,7 +155,7 @@ def _local(uri: str) -> str:
 def catalog_of(address: str, path: str) -> Catalog:
     """`http(s)://…` is a REST catalog; everything else is the address of a database."""
     settings = {"type": "rest" if address.startswith(("http://", "https://")) else "sql", "uri": address}
-    if path.startswith(("hdfs://", "viewfs://")):
+    if is_hadoop(path):
         settings["py-io-impl"] = "headrace.tables.formats.iceberg_files.HadoopFileIO"
     elif endpoint := os.environ.get("AWS_ENDPOINT_URL"):
         # pyiceberg has a name of its own for what every AWS library takes from the environment.
@@ -160,8 +170,9 @@ def catalog_of(address: str, path: str) -> Catalog:
 class IcebergLog(TableLog):
     kind = ICEBERG
 
-    def __init__(self, path: str, topic: str, topic_id: str, catalog: str) -> None:
+    def __init__(self, path: str, topic: str, topic_id: str, catalog: str, keep_hours: int) -> None:
         super().__init__(path, topic, topic_id)
+        self._keep_hours = keep_hours
         self._address, self._name = catalog, (NAMESPACE, topic)
 
     @cached_property
@@ -173,7 +184,7 @@ class IcebergLog(TableLog):
             return self._catalog.load_table(self._name)
         except NoSuchTableError:
             return None
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, RESTError) as error:
             raise PipelineError(f"catalog {self._address!r}: {' '.join(str(error).split())}") from error
 
     def exists(self) -> bool:
@@ -211,7 +222,7 @@ class IcebergLog(TableLog):
                             spec.add_field(column, IdentityTransform(), f"{column}_value")
         except TableAlreadyExistsError as error:
             raise PipelineError(f"catalog {self._address!r} has the table of topic {self.topic!r} already") from error
-        except (OSError, SQLAlchemyError, ValueError) as error:
+        except (OSError, SQLAlchemyError, RESTError, ValueError) as error:
             raise self.failed(error) from error
 
     def unregister(self) -> None:
@@ -225,7 +236,7 @@ class IcebergLog(TableLog):
             commit()
         except CommitFailedException as error:
             raise CommitTaken from error
-        except (OSError, SQLAlchemyError) as error:
+        except (OSError, SQLAlchemyError, RESTError) as error:
             raise self.failed(error) from error
 
     def _uri(self, table: Table, path: str) -> str:
@@ -236,6 +247,7 @@ class IcebergLog(TableLog):
         uris = [self._uri(table, file.path) for file in files]
         # Every file has a new name, so the search for files that the table has already is left out.
         self._try(lambda: table.add_files(uris, self._summary(ends), check_duplicate_files=False))
+        self._limit_snapshots(table)
 
     def _upsert(self, found: IcebergSnapshot, latest: pa.Table, key: str, ends: Offsets) -> None:  # type: ignore[override]
         """Files that hold a changed key are written again without it; one new file has the latest rows."""
@@ -251,6 +263,13 @@ class IcebergLog(TableLog):
         alive = latest.filter(pc.invert(latest.column(DELETED))).drop_columns([DELETED])
         new += [self._write(table, alive)] if alive.num_rows else []
         self._try(lambda: self.replace(table, replaced, new, ends))
+        self._limit_snapshots(table)
+
+    def _limit_snapshots(self, table: Table) -> None:
+        if len(table.metadata.snapshots) > MOST_SNAPSHOTS:
+            # The commit before is done. If another one is in the way, the next commit tries it.
+            with contextlib.suppress(CommitTaken):
+                self._remove_snapshots(self.open(), self._keep_hours)
 
     def _write(self, table: Table, rows: pa.Table) -> str:
         return self._uri(table, str(write_file(Layout(self.path, rows.schema), rows)["path"]))
@@ -280,10 +299,19 @@ class IcebergLog(TableLog):
             self._replace(old, [self._write(found.table, rows)])
             done["files_joined"] += len(old)
             done["files_written"] += 1
-        before = datetime.now(UTC) - timedelta(hours=keep_hours)
-        self.table().maintenance.expire_snapshots().older_than(before.replace(tzinfo=None)).commit()
+        self._rewrite(lambda found: self._remove_snapshots(found, keep_hours))
+        before = unneeded_before(keep_hours, datetime.now(UTC))
         done["files_removed"] = remove_unused_files(self.table(), self.path, before)
         return done
+
+    def _remove_snapshots(self, found: Snapshot, keep_hours: int) -> None:
+        assert isinstance(found, IcebergSnapshot)
+        table = found.table
+        unneeded = unneeded_snapshots(table, keep_hours * 3_600_000, int(time.time() * 1000))
+        if unneeded:
+            same = (AssertTableUUID(uuid=table.metadata.table_uuid),)
+            removal = (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": unneeded}),)
+            self._try(lambda: self._catalog.commit_table(table, same, removal))
 
     def forget(self, files: Sequence[str]) -> None:
         tasks = self.table().scan().plan_files()

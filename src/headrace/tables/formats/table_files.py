@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem, PyFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFileSystem
 
 from headrace.pipelines.errors import PipelineError
+from headrace.tables.formats.hadoop_uris import is_hadoop, split_uri
 
 WRITTEN_TYPE: Final = "path string, size bigint, rows bigint, keys string, stats string, ends string, failed bigint"
 # The position of each record, beside the columns of the table.
@@ -28,14 +29,13 @@ _ROW_GROUP_BYTES: Final = 64 << 20
 
 
 def file_system(path: str) -> tuple[FileSystem, str]:
-    """The file system of a path or URI, and the path in it. Arrow reads HDFS only with Hadoop's native library, so
-    `hdfs://` goes through the client of deltalake, which speaks the protocol itself."""
-    if path.startswith(("hdfs://", "viewfs://")):
-        from deltalake.fs import DeltaStorageHandler
+    """The file system of a path or URI, and the path in it. Arrow reads HDFS only with Hadoop's native library, which
+    few machines have, so `hdfs://` has a file system of ours."""
+    if is_hadoop(path):
+        from headrace.tables.formats.hadoop_client import HadoopHandler
 
-        scheme, _, rest = path.partition("://")
-        server, _, inside = rest.partition("/")
-        return PyFileSystem(DeltaStorageHandler(f"{scheme}://{server}/")), inside
+        root, inside = split_uri(path)
+        return PyFileSystem(HadoopHandler(root)), inside
     if "://" in path:
         found: tuple[FileSystem, str] = FileSystem.from_uri(path)
         return found
@@ -166,6 +166,18 @@ class _OpenFile:
             "keys": json.dumps({} if self._folder_by is None else {self._folder_by: self._folder}),
             "stats": json.dumps(self._stats.plain()),
         }
+
+
+def refuse_missing_files(layout: Layout, names: Sequence[str]) -> None:
+    """A commit must not name a file that is gone, for example because a clean-up took it for an unused one."""
+    files, root = file_system(layout.path)
+    paths = ["/".join(part for part in (root, layout.staging, name) if part) for name in names]
+    for info in files.get_file_info(paths):
+        if info.type is FileType.NotFound:
+            raise PipelineError(
+                f"{info.path} was removed before it could be committed to the table: run the batch again, and let no "
+                "other program clean the table's directory meanwhile"
+            )
 
 
 def write_file(layout: Layout, rows: pa.Table, folder: str = "") -> dict[str, object]:

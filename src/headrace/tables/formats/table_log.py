@@ -34,6 +34,10 @@ class TableConflict(PipelineError):
     """Another writer moved the table's offsets."""
 
 
+class WrongTable(PipelineError):
+    """The path holds the table of another topic, or one with other columns or folders."""
+
+
 class CommitTaken(Exception):
     """Another commit took the version that this one was planned on. The offsets say whether it was a writer."""
 
@@ -116,25 +120,25 @@ class TableLog(ABC):
             self.append([], starts, {}, 0)
 
     def check(self, schema: pa.Schema | None = None, partition_by: Sequence[str] = ()) -> Snapshot:
-        """Raises PipelineError unless the path holds the table of this very topic, with this schema and folders."""
+        """Raises WrongTable unless the path holds the table of this very topic, with this schema and folders."""
         found, settings = self.open(), self.settings()
         if TOPIC_ID not in settings:
-            raise PipelineError(f"{self.path} holds another table, not the one of topic {self.topic!r}: choose a path")
+            raise WrongTable(f"{self.path} holds another table, not the one of topic {self.topic!r}: choose a path")
         if settings[TOPIC] != self.topic:
-            raise PipelineError(f"{self.path} holds the table of topic {settings[TOPIC]!r}: choose another path")
+            raise WrongTable(f"{self.path} holds the table of topic {settings[TOPIC]!r}: choose another path")
         if settings[TOPIC_ID] != self.topic_id:
-            raise PipelineError(
+            raise WrongTable(
                 f"topic {self.topic!r} was deleted and created again (its id was {settings[TOPIC_ID]} and is "
                 f"{self.topic_id}): the table {self.path} holds the old topic; create a table with another path"
             )
         if schema is not None and found.columns.names != schema.names:
-            raise PipelineError(
+            raise WrongTable(
                 f"{self.path}: the table has the columns {', '.join(found.columns.names)}, "
                 f"not {', '.join(schema.names)}"
             )
         if schema is not None and found.partition_columns != list(partition_by):
             folders = ", ".join(found.partition_columns) or "nothing"
-            raise PipelineError(f"{self.path}: the table is partitioned by {folders}, which cannot change")
+            raise WrongTable(f"{self.path}: the table is partitioned by {folders}, which cannot change")
         return found
 
     def columns(self) -> pa.Schema:
