@@ -26,7 +26,7 @@ def page_of(browser: Browser, *, width: int = 1280, theme: str = "light", script
     """A new page. Fails at the end if the page reported an error, a violated policy or a dialog."""
     context = browser.new_context(
         viewport={"width": width, "height": 900}, color_scheme="dark" if theme == "dark" else "light",
-        java_script_enabled=scripts,
+        java_script_enabled=scripts, reduced_motion="reduce",
     )  # fmt: skip
     page = context.new_page()
     page.set_default_timeout(15_000)
@@ -49,12 +49,18 @@ def _dismissed(dialog: Dialog, troubles: list[str]) -> None:
     dialog.dismiss()
 
 
-def serious_violations(page: Page) -> list[str]:
-    """What axe finds on the page and calls serious or critical."""
-    axe = npm_package("axe-core", "4.14.0") / "axe.min.js"
-    # The policy of the page forbids foreign scripts; the browser's debugger may run one.
-    page.evaluate(Path(axe).read_text() + "; undefined")
-    found = page.evaluate("axe.run({resultTypes: ['violations']})")
+def serious_violations(page: Page, *, only: str = "", within: str = "") -> list[str]:
+    """What axe finds on the page and calls serious or critical. `only`: one rule instead of all. `within`: the selector
+    of a part."""
+    if not page.evaluate("typeof axe !== 'undefined'"):
+        axe = npm_package("axe-core", "4.14.0") / "axe.min.js"
+        # The policy of the page forbids foreign scripts; the browser's debugger may run one.
+        page.evaluate(Path(axe).read_text() + "; undefined")
+    found = page.evaluate(
+        """([only, within]) => axe.run(within || document,
+            {resultTypes: ['violations'], ...(only ? {runOnly: [only]} : {})})""",
+        [only, within],
+    )
     return [
         f"{violation['id']}: {node['target']} {node.get('failureSummary', '')}"
         for violation in found["violations"]

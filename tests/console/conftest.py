@@ -1,4 +1,4 @@
-"""One broker, one console and one browser for all scenarios of a module."""
+"""One broker, one console and one browser for all scenarios of this folder. So names of topics are unique."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from functools import cached_property
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser
 
 from headrace.testing import broker
+from tests.console.browser import chromium
 from tests.support.console import console_on
 from tests.support.names import unique
 
@@ -73,7 +75,14 @@ class Scene:
         consumer.close()
 
 
-@pytest.fixture(scope="module")
+# A package's fixtures end before tests of other folders begin: Playwright's event loop must not be theirs.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
 def scene() -> Iterator[Scene]:
     with broker() as running, console_on(running.bootstrap) as url:
         yield Scene(running.bootstrap, url)

@@ -12,19 +12,13 @@ from playwright.sync_api import Browser, Page, expect
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.testing import broker
 from headrace.web.login import Brokers
-from tests.console.browser import chromium, page_of
+from tests.console.browser import page_of
 from tests.console.conftest import Scene
 from tests.support.clock import wait_for
 from tests.support.console import console_of, console_on
 from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture

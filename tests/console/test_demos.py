@@ -48,6 +48,18 @@ def test_a_demo_shows_its_panels(scene: Scene) -> None:
     assert status == 200 and "&lt;b&gt;one&lt;/b&gt;" in page and feed["feed"] == ["<b>one</b>", "two"]
 
 
+def test_panels_without_content_say_so(scene: Scene) -> None:
+    name = unique("early")
+    empty: list[dict[str, object]] = [
+        {"kind": "table", "title": "rides", "columns": ["ride", "km"], "rows": [], "bar": "km"},
+        {"kind": "chart", "title": "lag", "unit": "records", "series": {}},
+        {"kind": "feed", "title": "alerts", "lines": []},
+    ]
+    _publish(scene, name, panels=empty)
+    status, page = status_of(scene.page(f"/demos?name={name}"))
+    assert status == 200 and page.count("Nothing yet.") == 3
+
+
 def test_without_a_name_the_page_shows_the_demo_that_published_last(scene: Scene) -> None:
     first, last = unique("first"), unique("last")
     _publish(scene, first, at_ms=int(time.time() * 1000) + 1000)

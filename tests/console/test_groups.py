@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.console.conftest import Scene
 from tests.console.test_pages import fetch_json, status_of
+from tests.support.clock import wait_for
 from tests.support.names import unique
 
 
@@ -45,6 +46,29 @@ def test_names_with_any_character_have_their_page(scene: Scene, name: str) -> No
     topic, group = scene.topic(), unique(name)
     scene.commit(group, topic, 0)
     assert fetch_json(scene.page(f"/group?id={quote(group)}"))["group"]["id"] == group
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_rebalances_are_listed_with_their_reasons(scene: Scene, protocol: str) -> None:
+    topic, group = scene.topic(2), unique("moves")
+    settings = {"bootstrap.servers": scene.bootstrap, "group.id": group, "group.protocol": protocol}
+    readers = [Consumer({**settings, "client.id": name}) for name in ("ann", "bob")]
+    for count, reader in enumerate(readers, 1):
+        reader.subscribe([topic])
+        wait_for(lambda: all(one.poll(0.1) is None and one.assignment() for one in readers[:count]), "assignments")  # noqa: B023
+    readers[1].close()
+    wait_for(lambda: readers[0].poll(0.1) is None and len(readers[0].assignment()) == 2, "both partitions")
+    rows = fetch_json(scene.page(f"/group?id={group}"))["rebalances"]["rebalances"]
+    reasons = [row["reason"] for row in rows]
+    assert reasons[0].startswith("left, or the session ended: bob (127.0.0.1)"), reasons
+    assert any(one.startswith("joined: bob (127.0.0.1)") for one in reasons[1:]), reasons
+    assert reasons[-1].startswith(("joined: ann (127.0.0.1)", "joined first: ann (127.0.0.1)")), rows
+    assert rows[0]["members"] == ["ann (127.0.0.1)"]
+    assert [row["generation"] for row in rows] == sorted({row["generation"] for row in rows}, reverse=True)
+    assert [row["at_ms"] for row in rows] == sorted((row["at_ms"] for row in rows), reverse=True)
+    readers[0].close()
+    _, text = status_of(scene.page(f"/group?id={group}"))
+    assert "Joined: bob (127.0.0.1)" in text and ("Generation" if protocol == "classic" else "Epoch") in text
 
 
 def test_members_and_their_partitions_are_shown(scene: Scene) -> None:

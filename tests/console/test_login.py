@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -78,3 +79,19 @@ def test_users_do_not_share_what_the_console_keeps(secured: tuple[SaslBroker, st
     assert "annas" in _get(f"{url}/clusters/local/topics", "anna")[1]
     status, text, _ = _get(f"{url}/clusters/local/topics", "bert")
     assert status == 200 and "annas" not in text
+
+
+def test_without_the_right_to_the_offsets_topic_the_page_of_a_group_shows_the_rest(
+    secured: tuple[SaslBroker, str],
+) -> None:
+    running, url = secured
+    acl = AclBinding(
+        ResourceType.GROUP, "kitchen", ResourcePatternType.LITERAL, "User:anna", "*", AclOperation.READ,
+        AclPermissionType.ALLOW,
+    )  # fmt: skip
+    running.admin.create_acls([acl])[acl].result(10)
+    consumer = Consumer({"bootstrap.servers": running.local, "group.id": "kitchen"})
+    consumer.commit(offsets=[TopicPartition("annas", 0, 0)], asynchronous=False)
+    status, text, _ = _get(f"{url}/clusters/local/group?id=kitchen", "anna")
+    assert status == 200 and "The history of rebalances cannot be read" in text and "annas" in text
+    consumer.close()

@@ -24,7 +24,7 @@ from headrace.console.login.oidc import OidcClient
 from headrace.console.login.pages import safe_next
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.web.login import Brokers
-from tests.console.browser import chromium, page_of, serious_violations
+from tests.console.browser import page_of, serious_violations
 from tests.console.openid_provider import CLIENT_ID, CLIENT_SECRET, Provider
 from tests.support.console import console_of
 from tests.support.sasl import PASSWORD, SaslBroker, sasl_broker
@@ -70,12 +70,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             oidc = OidcClient(provider.issuer, CLIENT_ID, CLIENT_SECRET)
             with console_of(ConsoleSettings((ClusterAddress("local", brokers),), oidc=oidc)) as url:
                 yield Secured(running, url, provider)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 HTML = {"accept": "text/html"}

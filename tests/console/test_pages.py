@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 
 import pytest
+from confluent_kafka import Producer
 
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.kernel.json_values import JsonValue
@@ -65,13 +67,13 @@ def test_a_topic_names_its_readers_and_their_lag(scene: Scene) -> None:
 @pytest.mark.parametrize("accept", ["text/html", "application/json"])
 def test_an_unknown_topic_is_not_found(scene: Scene, accept: str) -> None:
     status, text = status_of(scene.page("/topics/absent"), accept)
-    assert status == 404 and "absent" in text
+    assert status == 404 and "absent" in text and "/clusters/local/topics" in text, "the way to the list"
 
 
 def test_an_unknown_page_and_cluster_are_not_found(scene: Scene) -> None:
     assert status_of(f"{scene.url}/nothing")[0] == 404
     status, text = status_of(f"{scene.url}/clusters/other/topics")
-    assert status == 404 and "no cluster" in text
+    assert status == 404 and "no cluster" in text and "Cluster local" in text
 
 
 def test_an_unreachable_cluster_is_named_and_the_other_one_works(scene: Scene) -> None:
@@ -80,7 +82,18 @@ def test_an_unreachable_cluster_is_named_and_the_other_one_works(scene: Scene) -
     with console_of(ConsoleSettings(clusters, timeout_s=5)) as url:
         status, text = status_of(f"{url}/clusters/dead/topics")
         assert status == 503 and dead in text and "Traceback" not in text
+        assert 'href="/clusters/dead/topics?q=a">Try again' in status_of(f"{url}/clusters/dead/topics?q=a")[1]
         assert status_of(f"{url}/clusters/alive/topics")[0] == 200
+
+
+def test_a_rejected_page_leads_back_to_the_page_of_this_console(scene: Scene) -> None:
+    url = scene.page(f"/topics/{scene.topic()}/search?cel=value+%3E")
+    for before, is_named in ((scene.page("/topics?q=tea"), True), ("http://evil.example/clusters/local", False)):
+        with pytest.raises(urllib.error.HTTPError) as rejected:
+            urllib.request.urlopen(urllib.request.Request(url, headers={"referer": before}), timeout=20)
+        text = rejected.value.read().decode()
+        assert ('href="/clusters/local/topics?q=tea">Back' in text) is is_named
+        assert "evil" not in text
 
 
 def test_pages_of_a_long_list_do_not_repeat_rows(scene: Scene) -> None:
@@ -95,3 +108,26 @@ def _new(name: str) -> object:
     from confluent_kafka.admin import NewTopic
 
     return NewTopic(name, 1, 1)
+
+
+def test_a_topic_names_who_writes_it(scene: Scene) -> None:
+    topic, name, flow = scene.topic(), unique("writer"), unique("totals")
+    producer = Producer({"bootstrap.servers": scene.bootstrap, "transactional.id": name})
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce(topic, "x")
+    producer.commit_transaction(10)
+    report = {"pipeline": "shop", "flow": flow, "state": "running", "batch_id": 1, "at_ms": int(time.time() * 1000)}
+    target = {"kind": "topic", "name": topic}
+    scene.produce("__pipelines", (f"shop.{flow}", json.dumps({**report, "target": target})))
+    found = fetch_json(scene.page(f"/topics/{topic}"))
+    assert [(one["name"], one["is_transactional"]) for one in found["producers"]] == [(name, True)]
+    assert found["flows_that_write"] == [f"shop.{flow}"]
+    assert name in status_of(scene.page(f"/topics/{topic}"))[1]
+
+
+def test_the_overview_says_what_changed_lately(scene: Scene) -> None:
+    fetch_json(scene.page())
+    topic = scene.topic()
+    assert f"topic {topic} created" in [change["text"] for change in fetch_json(scene.page())["changes"]]
+    assert "What changed lately" in status_of(scene.page())[1]

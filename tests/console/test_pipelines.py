@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import time
 
+from confluent_kafka import Producer
+
 from tests.console.conftest import Scene
 from tests.console.test_pages import fetch_json, status_of
+from tests.support.clock import wait_for
 from tests.support.names import unique
 
 
@@ -71,3 +74,45 @@ def test_the_picture_of_the_flow_links_topics_with_their_readers(scene: Scene) -
         (topic, "group", group), (topic, "flow", f"shop.{name}"),
     }  # fmt: skip
     assert topic in status_of(scene.page(f"/flow?q={topic}"))[1]
+
+
+def test_the_picture_goes_from_producers_to_targets_with_rates(scene: Scene) -> None:
+    topic, written, name, transactional = scene.topic(), scene.topic(), unique("totals"), unique("shop-tx")
+    producer = Producer({"bootstrap.servers": scene.bootstrap, "transactional.id": transactional})
+    producer.init_transactions(10)
+
+    def write() -> None:
+        producer.begin_transaction()
+        for n in range(5):
+            producer.produce(topic, str(n))
+        producer.commit_transaction(10)
+
+    write()
+    now_ms = int(time.time() * 1000)
+    for n in range(2):
+        _report(
+            scene, name, at_ms=now_ms - (1 - n) * 10_000, end_offsets={topic: {"0": 5}}, written_rows=n * 200,
+            input_rows_per_second=25.0, target={"kind": "topic", "name": written},
+        )  # fmt: skip
+    table = unique("table")
+    _report(
+        scene, table, end_offsets={written: {"0": 0}}, target={"kind": "jdbc", "name": "public.sales"},
+        origins=[{"kind": "cdc", "name": "shop.customers"}],
+    )  # fmt: skip
+
+    def edges(text: str = topic) -> dict[tuple[str, str], float | None]:
+        found = fetch_json(scene.page(f"/flow?q={text}"))["picture"]["edges"]
+        return {(edge["source"]["name"], edge["target"]["name"]): edge["rate"] for edge in found}
+
+    found = edges()
+    assert found[topic, f"shop.{name}"] == 25.0 and found[f"shop.{name}", written] == 20.0
+    assert (written, f"shop.{table}") in found and (f"shop.{table}", "jdbc public.sales") in found
+    assert ("cdc shop.customers", f"shop.{table}") in edges(table) and (transactional, topic) in found
+    text = status_of(scene.page(f"/flow?q={topic}"))[1]
+    assert "25/s" in text and "jdbc public.sales" in text
+
+    def rate() -> float | None:
+        write()
+        return edges()[transactional, topic]
+
+    wait_for(lambda: (rate() or 0.0) > 0, "the rate of the producer by its sequence numbers")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from headrace.console.core.masking import Mask
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.web.login import Brokers
-from tests.console.browser import chromium, page_of
+from tests.console.browser import page_of
 from tests.console.conftest import Scene
 from tests.support.console import console_of
 from tests.support.effort import is_long
@@ -22,12 +22,6 @@ from tests.support.names import unique
 
 pytestmark = pytest.mark.needs("chromium")
 long_form = pytest.mark.skipif(not is_long(), reason="long form: HEADRACE_EFFORT=long")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
 
 
 @pytest.fixture
@@ -78,7 +72,7 @@ def test_sending_nothing_is_explained(scene: Scene, page: Page) -> None:
     scene.numbered(topic, 1)
     page.goto(scene.page(f"/topics/{topic}/messages"))
     page.get_by_role("button", name="Send chosen records again").click()
-    expect(page.get_by_role("alert")).to_have_text("choose at least one record")
+    expect(page.get_by_role("alert")).to_have_text("Choose at least one record")
 
 
 def test_a_search_is_saved_used_and_deleted(scene: Scene, page: Page) -> None:
@@ -175,7 +169,7 @@ def test_a_record_is_produced_in_each_form(scene: Scene, page: Page, form: str, 
 @pytest.mark.parametrize(
     ("query", "problem"),
     [
-        ("cel=value.n+%3E", "the CEL expression cannot be read"),
+        ("cel=value.n+%3E", "The CEL expression cannot be read"),
         ("q=x&in=nowhere", "must be anywhere, key, value, header"),
     ],
 )
@@ -216,7 +210,7 @@ def test_a_statement_is_run_from_its_example_and_drawn(scene: Scene, page: Page)
     scene.produce(topic, *((f"k{n}", "v") for n in range(30)))
     page.goto(scene.page("/sql"))
     page.get_by_label("Statement").fill(f'SELECT "partition", count(*) AS n FROM "{topic}" GROUP BY ALL ORDER BY ALL')
-    page.get_by_label("Statement").press("Control+Enter")
+    page.get_by_label("Statement").press("Control+Enter", timeout=60_000)
     expect(page.get_by_role("region", name="Rows")).to_be_visible(timeout=60_000)
     expect(page.get_by_role("img", name="n by partition")).to_be_visible()
 

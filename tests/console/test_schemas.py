@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from headrace.net.free_ports import free_port
 from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
 from headrace.testing import broker
-from tests.console.browser import chromium, page_of
+from tests.console.browser import page_of
 from tests.console.conftest import Scene
 from tests.console.test_pages import fetch_json, status_of
 from tests.support.console import console_on
@@ -90,10 +90,55 @@ def test_records_are_decoded_searched_and_produced_by_their_schema(registered: t
     assert status == 422 and "cannot be encoded" in text
 
 
+def test_a_record_is_produced_by_the_fields_of_its_schema(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    topic = scene.topic()
+    schema = {
+        **TWO,
+        "fields": [
+            *TWO["fields"],
+            {"name": "state", "type": {"type": "enum", "name": "S", "symbols": ["NEW", "PAID"]}},
+        ],
+    }
+    _register(registry, f"{topic}-value", schema)
+    path = f"/topics/{topic}/produce"
+    text = status_of(scene.page(path))[1]
+    assert 'name="field id"' in text and "<option>PAID</option>" in text and 'name="value"' not in text
+    assert 'name="value"' in status_of(scene.page(path + "?fields=0"))[1]
+    fields = {"key_form": "null", "value_form": "fields", "field state": "PAID", "field note": ""}
+    status, text = scene.post(path, topic=topic, **fields, **{"field id": "x"})
+    assert status == 422 and "id &#39;x&#39;: must be a whole number" in text and "<option selected>PAID" in text
+    assert scene.post(path, topic=topic, **fields, **{"field id": "8"})[0] == 200
+    shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]
+    assert shown["value"] == {"id": 8, "note": "", "state": "PAID"} and shown["schema"].startswith("avro ")
+    copied = status_of(scene.page(path + "?copy=0:0"))[1]
+    assert 'name="field id" value="8"' in copied and "<option selected>PAID" in copied
+
+
+def test_fields_of_a_protobuf_message(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    topic = scene.topic()
+    proto = (
+        'syntax = "proto3"; enum Level { PLAIN = 0; GOLD = 1; } '
+        "message Customer { int64 id = 1; Level level = 2; Place home = 3; repeated string tags = 4; } "
+        "message Place { string city = 1; }"
+    )
+    body = {"schema": proto, "schemaType": "PROTOBUF"}
+    assert registry.ask("POST", f"/subjects/{topic}-value/versions", body)[0] == 200
+    fields = {"field id": "5", "field level": "GOLD", "field home.city": "Ulm", "field tags": '["a", "b"]'}
+    status, text = scene.post(f"/topics/{topic}/produce", topic=topic, key_form="null", value_form="fields", **fields)
+    assert status == 200, text
+    shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]["value"]
+    assert int(shown["id"]) == 5 and shown["home"] == {"city": "Ulm"} and shown["tags"] == ["a", "b"]
+
+
 def test_texts_of_schemas_are_text(registered: tuple[Scene, RunningRegistry]) -> None:
     scene, registry = registered
-    subject = unique(HOSTILE)
+    subject, topic = unique(HOSTILE), scene.topic()
     _register(registry, subject, {**ONE, "doc": HOSTILE})
+    _register(registry, f"{topic}-value", {**ONE, "fields": [{"name": "id", "type": "long", "doc": HOSTILE}]})
+    _, form = status_of(scene.page(f"/topics/{topic}/produce"))
+    assert "<script>alert" not in form and "&lt;script&gt;alert" in form
     for path in (f"/subject?name={quote(subject)}", f"/register-schema?name={quote(subject)}", "/schemas"):
         _, text = status_of(scene.page(path))
         assert "<script>alert" not in text and "&lt;script&gt;alert" in text
@@ -105,7 +150,8 @@ def test_an_absent_registry_is_reported_and_records_are_still_shown() -> None:
         topic = scene.topic()
         scene.produce(topic, ("k", b"\x00\x00\x00\x00\x01x"))
         status, text = status_of(scene.page("/schemas"))
-        assert status >= 500 and "Traceback" not in text
+        assert status == 502 and "Error of the schema registry" in text and "Traceback" not in text
+        assert "Connection refused. Start it, or check the address after --registry" in text
         shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]
         assert shown["kind"] == "hex" and shown["error"]
 
@@ -115,11 +161,11 @@ def test_a_console_without_a_registry_says_how_to_add_one(scene: Scene) -> None:
 
 
 @pytest.mark.needs("chromium")
-def test_a_schema_is_checked_while_a_person_types(registered: tuple[Scene, RunningRegistry]) -> None:
+def test_a_schema_is_checked_while_a_person_types(registered: tuple[Scene, RunningRegistry], browser: Browser) -> None:
     scene, registry = registered
     subject = unique("typed")
     _register(registry, subject, ONE)
-    with chromium() as browser, page_of(browser) as page:
+    with page_of(browser) as page:
         page.goto(scene.page(f"/register-schema?name={subject}"))
         field = page.locator("textarea[name=schema]")
         field.fill(json.dumps(TWO))

@@ -4,6 +4,7 @@ order:
 `settings`      the clusters that a console serves, and what its users may see and change
 `server`        the console on a bound socket
 `application`   routes, protection, error pages
+`trouble`       pages of errors, and the ways on from there
 `visit`         one request: its cluster, its form, addresses of pages
 `protection`    headers, the token of forms, names of the console
 `notices`       messages that the next page shows once

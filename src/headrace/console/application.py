@@ -32,6 +32,7 @@ from headrace.console.pages.routes import PAGES, SECTIONS
 from headrace.console.protection import COOKIE, FIELD, HEADERS, Rejected, new_token
 from headrace.console.rendering import View, as_json, environment, html, wants_json
 from headrace.console.settings import ClusterAddress, ConsoleSettings
+from headrace.console.trouble import CLUSTER_UNREACHABLE, trouble
 from headrace.console.visit import Redirect, Visit, page_address
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.security.principal import ANONYMOUS
@@ -130,11 +131,11 @@ class Console:
         except Problem as problem:
             if problem.status == 401 and _is_browser(request):
                 return RedirectResponse(login_address(request, name), status_code=303)
-            answer = _trouble(problem.status, problem.message)
+            answer = self._trouble(request, problem.status, problem.message)
             if problem.headers:
                 return self.render(request, answer, name, problem.headers)
         except Rejected as rejected:
-            answer = _trouble(rejected.status, rejected.message)
+            answer = self._trouble(request, rejected.status, rejected.message)
         except Refused as fault:
             if fault.code in (ErrorCode.sasl_authentication_failed, ErrorCode.unsupported_sasl_mechanism):
                 if _is_browser(request):
@@ -142,17 +143,25 @@ class Console:
                     return RedirectResponse(f"{login_address(request, name)}&ended=1", status_code=303)
                 # The fault names the broker's address and repeats the user name: neither is for this caller.
                 denied = problem_of(fault)
-                return self.render(request, _trouble(401, denied.message), name, denied.headers)
-            answer = _trouble(_STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " "))
+                return self.render(request, self._trouble(request, 401, denied.message), name, denied.headers)
+            answer = self._trouble(
+                request, _STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " ")
+            )
         except (Unreachable, NoAnswer, TimeoutError) as fault:
-            answer = _trouble(503, f"the cluster does not answer: {getattr(fault, 'message', '') or 'time-out'}")
+            answer = self._trouble(
+                request,
+                CLUSTER_UNREACHABLE,
+                f"the cluster does not answer: {getattr(fault, 'message', '') or 'time-out'}",
+            )
         except Fault as fault:
-            answer = _trouble(_STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " "))
+            answer = self._trouble(
+                request, _STATUS.get(fault.code, 422), fault.message or fault.code.name.replace("_", " ")
+            )
         except HTTPException:
             raise
         except Exception:  # boundary of a page: a person gets a page, the log gets the trace
             _log.exception("page %s", request.url.path)
-            answer = _trouble(500, "the console made an error. Its log has the details")
+            answer = self._trouble(request, 500, "the console made an error. Its log has the details")
         if isinstance(answer, Response):
             return answer
         if isinstance(answer, Redirect):
@@ -193,7 +202,14 @@ class Console:
                 return await self.login_pages.logout(request, cluster)
             return await self.login_pages.password(request, cluster, brokers, check)
         except (Rejected, Problem) as fault:
-            return self.render(request, _trouble(fault.status, fault.message), cluster)
+            return self.render(request, self._trouble(request, fault.status, fault.message), cluster)
+
+    @property
+    def names(self) -> list[str]:
+        return [one.name for one in self.settings.clusters]
+
+    def _trouble(self, request: Request, status: int, message: str) -> View:
+        return trouble(request, status, message, self.names)
 
     def render(self, request: Request, view: View, cluster: str, headers: Mapping[str, str] | None = None) -> Response:
         response = as_json(view) if wants_json(request) else self._page(request, view, cluster)
@@ -221,7 +237,7 @@ class Console:
 
         return {
             "cluster": cluster,
-            "clusters": [one.name for one in self.settings.clusters],
+            "clusters": self.names,
             "sections": SECTIONS,
             "url": lambda *parts, **query: page_address(cluster, *parts, **query),
             "here": address,
@@ -252,17 +268,6 @@ async def _warmed(entrance: Entrance) -> None:
 def _is_browser(request: Request) -> bool:
     """Whether a person waits for a page that can be opened again after the login."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
-
-
-def _trouble(status: int, message: str) -> View:
-    titles = {
-        404: "Not found",
-        401: "Log in",
-        403: "Not allowed",
-        503: "Cluster unreachable",
-        500: "Error of the console",
-    }
-    return View("trouble.html", titles.get(status, "Not done"), {"message": message, "status": status}, status)
 
 
 class Protected:
@@ -296,7 +301,9 @@ def application(console: Console, *, is_on_loopback: bool) -> ASGIApp:
     async def unknown(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         message = "there is no such page" if status == 404 else "this page does not take this kind of request"
-        return console.render(request, _trouble(status, message), "")
+        return console.render(
+            request, trouble(request, status, message, console.names), str(request.path_params.get("cluster", ""))
+        )
 
     routes = [
         Route("/", home),

@@ -26,6 +26,8 @@ class ConsoleSettings:
     """Keys, values and headers of records are not shown."""
     masks: tuple[Mask, ...] = ()
     timeout_s: float = 10.0
+    examines: bool = False
+    """The overview shows what `headrace doctor` finds. It costs a process for some seconds now and then."""
     oidc: OidcClient | None = None
     """The OpenID provider of people whose brokers take tokens."""
 

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 import uvloop
@@ -99,6 +99,14 @@ class _Protocol(HttpToolsProtocol):
             self.app_state = {**self.app_state, CERTIFICATE: certificate}
 
 
+class _Loop(uvloop.Loop):  # type: ignore[misc]  # uvloop has no type for its own class
+    """Limits the time of a TLS handshake, which uvicorn does not offer. asyncio waits 60 seconds."""
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        limit = {} if options.get("ssl") is None else {"ssl_handshake_timeout": _HEAD_S}
+        return cast("asyncio.Server", await super().create_server(*args, **options, **limit))
+
+
 class WebServer(uvicorn.Server):
     """One service on a bound socket. `life` is entered before the first request and left after the last. `ready` gets
     the URL when the service takes requests."""
@@ -143,7 +151,7 @@ class WebServer(uvicorn.Server):
 
     def serve_forever(self) -> None:
         """Serves until a signal. Raises what `life` raises when it cannot start."""
-        uvloop.run(self._live())
+        uvloop.run(self._live(), loop_factory=_Loop)
 
     async def _live(self) -> None:
         try:

@@ -7,6 +7,7 @@ brokers decide. `Brokers` holds how the service reaches the brokers (`--command-
     PLAINTEXT, SSL      any                           anonymous
     SASL_*              Authorization: Basic          SASL with the user name and password (`sasl.mechanism`)
     SASL_*              Authorization: Bearer         SASL OAUTHBEARER with the token
+    SASL_*              Authorization: Delegation     SASL SCRAM with the delegation token (base64 of id:HMAC)
     SASL_*              client certificate            SASL SCRAM with a delegation token of the certificate's principal
     SASL_*              none of these                 401
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.web.delegation import DelegationTokens
     from headrace.web.tls import HttpTls
 
+DELEGATION: Final = "Delegation"
 _LARGEST_HEADER: Final = 16_384
 _TOKEN: Final = re.compile(r"[-._~+/A-Za-z0-9]+=*")
 
@@ -106,6 +108,10 @@ class Brokers:
         security = replace(self.security, mechanism=oauthbearer.NAME, username=_subject(token), password=token)
         return Caller(f"User:{security.username}", security)
 
+    def with_token(self, token_id: str, password: str) -> Caller:
+        """The brokers know who owns the token."""
+        return self.with_delegation(f"DelegationToken:{token_id}", token_id, password)
+
     def with_delegation(self, principal: str, token_id: str, password: str) -> Caller:
         assert self.security is not None
         mechanism = self.security.mechanism
@@ -140,13 +146,14 @@ class Login:
             raise Problem(431, 431, f"Authorization has {len(rest)} characters; at most {_LARGEST_HEADER} are allowed")
         if scheme.lower() == "bearer" and rest:
             return self.brokers.with_bearer(rest)
+        if scheme.lower() == DELEGATION.lower():
+            return self.brokers.with_token(*_pair(DELEGATION, rest))
         if scheme.lower() != "basic":
             raise unauthenticated(f"Authorization {scheme}: must be Basic or Bearer")
         assert self.brokers.security is not None
         if self.brokers.security.mechanism == oauthbearer.NAME:
             raise unauthenticated("the brokers take tokens only: use Authorization: Bearer")
-        name, password = _basic(rest)
-        return self.brokers.with_password(name, password)
+        return self.brokers.with_password(*_pair("Basic", rest))
 
     async def _by_certificate(self, certificate: bytes) -> Caller:
         assert self._tls is not None
@@ -171,14 +178,22 @@ class Login:
         return self.brokers.with_delegation(principal, token_id, password)
 
 
-def _basic(encoded: str) -> tuple[str, str]:
+def delegation_header(caller: Caller) -> str | None:
+    """Authorization with the caller's delegation token, for another instance of the service. None without a token."""
+    if caller.security is None or not caller.security.by_token:
+        return None
+    token = f"{caller.security.username}:{caller.security.password}"
+    return f"{DELEGATION} {base64.b64encode(token.encode()).decode()}"
+
+
+def _pair(scheme: str, encoded: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        raise unauthenticated("Authorization: Basic must be followed by base64 of name:password in UTF-8") from None
+        raise unauthenticated(f"Authorization: {scheme} must be followed by base64 of name:password in UTF-8") from None
     name, colon, password = text.partition(":")
     if not colon or not name or "\0" in text:
-        raise unauthenticated("Authorization: Basic must hold name:password")
+        raise unauthenticated(f"Authorization: {scheme} must hold name:password")
     return name, password
 
 

@@ -6,7 +6,11 @@
 `configs`     configuration of topics and brokers
 `changes`     create, grow, configure, empty and delete topics
 `groups`      members, positions, lag, reset and deletion of groups
+`rebalances`  when and why a group rebalanced, from the records of its coordinator
 `pipelines`   Spark flows as they report to the topic `__pipelines`
+`producers`   who writes to topics, with rates
+`recent_changes` what changed between two readings of the facts
+`doctor`      what `headrace doctor` finds, from a process of its own
 `notebook`    what the console remembers in the cluster
 `administration` users, transactions, quotas, reassignments
 `sql`         statements over topics, each in a process of its own

@@ -17,8 +17,12 @@ from typing import Final, TypeVar
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.cluster_client import ClusterClient
 from headrace.console.cluster import notebook
+from headrace.console.cluster.doctor import Doctor
 from headrace.console.cluster.facts import ClusterFacts, ListedGroup, Topic, read_facts
 from headrace.console.cluster.offsets import Span, committed_by_group, lag_of, spans
+from headrace.console.cluster.pipelines import FlowReports
+from headrace.console.cluster.producers import Producers
+from headrace.console.cluster.recent_changes import RecentChanges
 from headrace.console.cluster.samples import IDLE_S, INTERVAL_S, REST_FACTOR, Samples
 from headrace.console.core.lag_history import SLOT_S, history, slot_document, slot_key, slot_of
 from headrace.console.settings import ClusterAddress
@@ -55,6 +59,10 @@ class Cluster:
         self.registry = _registry(address, client)
         self.decoder = None if self.registry is None else RecordDecoder(self.registry)
         self.samples = Samples()
+        self.flow_reports = FlowReports()
+        self.producers = Producers()
+        self.recent_changes = RecentChanges()
+        self.doctor = Doctor(address.brokers.bootstrap, client.security)
         self._facts: ClusterFacts | None = None
         self._reading = asyncio.Lock()
         self._refresh: asyncio.Task[None] | None = None
@@ -70,7 +78,7 @@ class Cluster:
         self._visited_s = time.monotonic()
         self._visited.set()
         known = self._facts
-        if fresh or known is None or not _is_large(known) or time.time() - known.at_s > _OLDEST_S:
+        if fresh or known is None or not is_large(known) or time.time() - known.at_s > _OLDEST_S:
             known = await self._read(self.client)
         elif time.time() - known.at_s > _FRESH_S and (self._refresh is None or self._refresh.done()):
             self._refresh = asyncio.create_task(self._read_quietly())
@@ -84,12 +92,17 @@ class Cluster:
             known = self._facts
             # A reading that began after this question answers it, too.
             if known is None or known.at_s < asked_s:
-                known = self._facts = await read_facts(client, time.time())
+                known = self._take(await read_facts(client, time.time()))
             return known
+
+    def _take(self, facts: ClusterFacts) -> ClusterFacts:
+        self._facts = facts
+        self.recent_changes.see(facts)
+        return facts
 
     async def spans(self, topics: Sequence[Topic]) -> dict[TopicPartition, Span]:
         """First offset and end of each partition whose leader answers; of a large cluster, some seconds old."""
-        if self._facts is None or not _is_large(self._facts):
+        if self._facts is None or not is_large(self._facts):
             return await spans(self.client, topics)
         now_s = time.monotonic()
         self._held = {name: kept for name, kept in self._held.items() if now_s - kept[0] < _KEPT_S}
@@ -103,7 +116,7 @@ class Cluster:
 
     async def committed(self, groups: Sequence[ListedGroup]) -> dict[str, dict[TopicPartition, int]]:
         """Committed offsets by group; of a large cluster, some seconds old."""
-        if self._facts is None or not _is_large(self._facts):
+        if self._facts is None or not is_large(self._facts):
             return await committed_by_group(self.client, groups)
         now_s = time.monotonic()
         self._committed = {name: kept for name, kept in self._committed.items() if now_s - kept[0] < _KEPT_S}
@@ -116,7 +129,7 @@ class Cluster:
     async def _read_quietly(self) -> None:
         try:
             async with self._reading:
-                self._facts = await self._in_thread(lambda client: read_facts(client, time.time()))
+                self._take(await self._in_thread(lambda client: read_facts(client, time.time())))
         except (Fault, TimeoutError):
             pass  # the next page that needs the facts reports it
 
@@ -152,7 +165,7 @@ class Cluster:
         return topic
 
     async def _sample(self) -> None:
-        if self._facts is not None and _is_large(self._facts):
+        if self._facts is not None and is_large(self._facts):
             await asyncio.sleep(_FIRST_SAMPLE_S)
         while self._keeps_history or time.monotonic() - self._visited_s < IDLE_S:
             # Processor time: a round that waits for a busy machine or a slow broker costs nothing.
@@ -169,23 +182,28 @@ class Cluster:
                 await asyncio.wait_for(self._visited.wait() if is_idle else asyncio.sleep(rest_s), SLOT_S)
 
     async def _round(self) -> None:
-        is_large = self._facts is not None and _is_large(self._facts)
-        facts, found, committed = await (self._in_thread(_whole) if is_large else _whole(self.client))
-        self._facts, now_s = facts, time.time()
+        in_thread = self._facts is not None and is_large(self._facts)
+        facts, found, committed = await (self._in_thread(_whole) if in_thread else _whole(self.client))
+        self._take(facts)
+        now_s = time.time()
         self.samples.add_ends(now_s, {partition: end for partition, (_, end) in found.items()})
         by_topic: dict[str, dict[TopicPartition, Span]] = {}
         for partition, span in found.items():
             by_topic.setdefault(partition.topic, {})[partition] = span
         lags = {}
+        reads: dict[tuple[str, str], int] = {}
         for at, group in enumerate(facts.groups, start=1):
             positions = committed.get(group)
             if at % _GROUPS_AT_A_STRETCH == 0:
                 await asyncio.sleep(0)
             if positions is None:
                 continue
+            for partition, offset in positions.items():
+                reads[group, partition.topic] = reads.get((group, partition.topic), 0) + offset
             topics = {partition.topic for partition in positions}
             lags[group] = lag_of(positions, {p: s for topic in topics for p, s in by_topic.get(topic, {}).items()})
         self.samples.add_lags(now_s, lags)
+        self.samples.add_reads(now_s, reads)
         await self._remember(now_s, {group: lag for group, lag in lags.items() if lag is not None})
 
     async def _remember(self, now_s: float, lags: dict[str, int]) -> None:
@@ -211,6 +229,7 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.doctor.close()
         await self.client.close()
 
 
@@ -230,5 +249,5 @@ def _registry(address: ClusterAddress, client: ClusterClient) -> RegistryClient 
     return registry_client(address.registry, client.security, timeout_s=client.timeout)
 
 
-def _is_large(facts: ClusterFacts) -> bool:
+def is_large(facts: ClusterFacts) -> bool:
     return facts.partitions + len(facts.groups) > _LARGE

@@ -1,6 +1,6 @@
 """Groups of every type: members, positions, lag, reset and deletion.
 
-Classic and consumer groups commit offsets. A share group has a start offset for each share partition instead.
+Classic, consumer and streams groups commit offsets. A share group has a start offset for each share partition instead.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.client.cluster_client import ClusterClient, check
-from headrace.client.group_members import GroupMember, assigned_partitions, classic_assignment
+from headrace.client.group_members import GroupMember, assigned_partitions, classic_assignment, task_partitions
 from headrace.client.offsets import list_offsets
 from headrace.console.cluster.facts import ClusterFacts, ListedGroup
 from headrace.console.cluster.offsets import Span, committed_by_group, partitions_of, spans
@@ -53,6 +53,11 @@ async def describe(client: ClusterClient, group: ListedGroup) -> Description:
         found = (await client.to_coordinator(group.id, ApiKey.CONSUMER_GROUP_DESCRIBE, body)).groups[0]
         check(found.error_code, found.error_message, f"group {group.id}")
         return _newer(found)
+    if group.type == "streams":
+        body = {"group_ids": [group.id], "include_authorized_operations": False}
+        found = (await client.to_coordinator(group.id, ApiKey.STREAMS_GROUP_DESCRIBE, body)).groups[0]
+        check(found.error_code, found.error_message, f"group {group.id}")
+        return _streams(found)
     answer = await client.to_coordinator(
         group.id, ApiKey.DESCRIBE_GROUPS, {"groups": [group.id], "include_authorized_operations": False}
     )
@@ -66,6 +71,17 @@ async def describe(client: ClusterClient, group: ListedGroup) -> Description:
         for m in found.members
     )  # fmt: skip
     return Description(str(found.group_state), str(found.protocol_data), members)
+
+
+def _streams(group: Entity) -> Description:
+    members = tuple(
+        GroupMember(
+            str(m.member_id), m.instance_id, str(m.client_id), str(m.client_host).removeprefix("/"),
+            task_partitions(group, m.assignment.active_tasks),
+        )
+        for m in group.members
+    )  # fmt: skip
+    return Description(str(group.group_state), "sticky", members, int(group.group_epoch))
 
 
 def _newer(group: Entity) -> Description:

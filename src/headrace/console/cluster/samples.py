@@ -18,6 +18,7 @@ IDLE_S: Final = 60.0
 # Three hours at the shortest interval, in some hundred bytes a topic.
 KEPT: Final = 2160
 _RATE_S: Final = 30.0
+_READ_ROUNDS: Final = 6
 
 
 class Series:
@@ -63,6 +64,8 @@ class Samples:
         self.lag: dict[str, Series] = {}
         self.total = Series()
         self.total_lag = Series()
+        # (group, topic) → committed offsets in all; of the last rounds only, because there may be many.
+        self._reads: deque[tuple[float, Mapping[tuple[str, str], int]]] = deque(maxlen=_READ_ROUNDS)
 
     def add_ends(self, now_s: float, ends: Mapping[TopicPartition, int]) -> None:
         sums: dict[str, int] = {}
@@ -79,6 +82,17 @@ class Samples:
         for group, lag in known.items():
             self.lag[group].add(now_s, lag)
         self.total_lag.add(now_s, sum(known.values()))
+
+    def add_reads(self, now_s: float, committed: Mapping[tuple[str, str], int]) -> None:
+        self._reads.append((now_s, committed))
+
+    def read_rate(self, group: str, topic: str) -> float | None:
+        """Records a second that the group has committed over the last rounds."""
+        points = [(at_s, sums[group, topic]) for at_s, sums in self._reads if (group, topic) in sums]
+        if len(points) < 2:
+            return None
+        (first_s, first), (last_s, last) = points[0], points[-1]
+        return max(0.0, (last - first) / (last_s - first_s)) if last_s > first_s else None
 
     def seed_lags(self, history: Mapping[str, Sequence[tuple[float, int]]]) -> None:
         """Puts points of earlier consoles before those of this one."""

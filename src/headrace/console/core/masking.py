@@ -1,7 +1,8 @@
 """Masking rules: fields of decoded records that the server replaces before any page, export or search shows them.
 
 A rule is `TOPIC:FIELD.FIELD`: `customers:card.number` masks the field in the topic `customers`, `*:email` in all
-topics. A `*` in the topic matches any characters; a `*` as a field matches every field of an object.
+topics. A `*` in the topic matches any characters; a `*` as a field matches every field of an object. Dead letters hold
+the values of the topic they came from, so a rule for `customers` holds for `customers.dlq`, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.json_values import JsonValue
 
 MASKED: Final = "••••••"
+_DEAD_LETTERS: Final = ".dlq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ class Mask:
 
 
 def masks_of(masks: tuple[Mask, ...], topic: str) -> tuple[Mask, ...]:
-    return tuple(mask for mask in masks if fnmatch.fnmatchcase(topic, mask.topic))
+    names = (topic, topic.removesuffix(_DEAD_LETTERS))
+    return tuple(mask for mask in masks if any(fnmatch.fnmatchcase(name, mask.topic) for name in names))
 
 
 def masked(value: JsonValue, masks: tuple[Mask, ...]) -> JsonValue:

@@ -9,7 +9,8 @@
 `searches`        saved searches
 `groups`          the list with lag, one group, reset with a preview, deletion
 `pipelines`       Spark flows: the list, and one flow with its history
-`flow`            topics and their readers as a picture
+`flow_commands`   stop, start, reset and replay of running flows
+`flow`            producers, topics, their readers and targets as a picture
 `demos`           the latest pictures of running demos
 `schemas`         subjects, versions, differences, compatibility, registration
 `sql`             statements over topics, with rows and a chart

@@ -9,6 +9,7 @@ from typing import Final
 from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.console.core.demo_panels import CHART_HEIGHT, CHART_WIDTH, MAP_SIZE, PanelView, panels, text_of
+from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Visit
 from headrace.kernel.dataclass import dataclass
@@ -30,6 +31,9 @@ class DemoView:
 
 
 async def demos(visit: Visit) -> View:
+    if visit.settings.hides_values or visit.settings.masks:
+        raise Rejected(403, "this console hides or masks values, and the pictures of demos show them")
+
     def read() -> dict[str, DemoView]:
         with visit.cluster.blocking() as client:
             return read_demos(client)

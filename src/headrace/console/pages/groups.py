@@ -8,6 +8,7 @@ from typing import Final
 from headrace.console.cluster import groups as wire
 from headrace.console.cluster.facts import ListedGroup
 from headrace.console.cluster.offsets import committed_by_group, lag_of
+from headrace.console.cluster.rebalances import history
 from headrace.console.core.listing import Listing, Wanted, listing
 from headrace.console.pages.messages import milliseconds
 from headrace.console.protection import Rejected
@@ -84,12 +85,14 @@ async def _positions(visit: Visit, group: ListedGroup) -> tuple[wire.Description
 async def group(visit: Visit) -> View:
     found = await _group(visit)
     described, positions = await _positions(visit, found)
+    rebalances = await history(visit.cluster, found.id, described.members)
     series = visit.cluster.samples.lag.get(found.id)
     times, values = series.columns() if series is not None else ([], [])
     lags = [row.lag for row in positions if row.lag is not None]
     data = {
         "group": found, "description": described, "positions": positions, "lag": sum(lags) if lags else None,
         "history": {"times": times, "values": values}, "can_reset": described.state in EMPTY_STATES,
+        "rebalances": rebalances,
     }  # fmt: skip
     return View("group.html", found.id, data, section="groups")
 

@@ -164,19 +164,23 @@ async def record(visit: Visit) -> View:
     )
 
 
+def _range(first: int, end: int) -> str:
+    return f"it holds offsets {first} to {end - 1}" if first < end else "it is empty"
+
+
 async def _one(visit: Visit) -> tuple[Record, Decoding]:
     topic, partition, offset = visit.path("topic"), int(visit.path("partition")), int(visit.path("offset"))
     known = await visit.cluster.topic(topic)
     held = {p.partition: span for p, span in (await spans(visit.cluster.client, [known])).items()}
-    first, end = held.get(partition, (0, 0))
+    if partition not in held:
+        raise Rejected(404, f"topic {topic!r} has no partition {partition} that can be read: it has {len(held)}")
+    first, end = held[partition]
     found = None
     if first <= offset < end:
         with visit.cluster.blocking() as client:
             found = await asyncio.to_thread(reading.read_one, client, topic, partition, offset)
     if found is None:
-        raise Rejected(
-            404, f"{topic}-{partition} has no record at offset {offset}: it holds offsets {first} to {end - 1}"
-        )
+        raise Rejected(404, f"partition {topic}-{partition} has no record at offset {offset}: {_range(first, end)}")
     return found, decoding_of(visit, topic)
 
 

@@ -10,10 +10,11 @@ from starlette.responses import Response
 from headrace.console.pages.demos import demos
 from headrace.console.pages.export import export
 from headrace.console.pages.flow import flow
+from headrace.console.pages.flow_commands import command_flow
 from headrace.console.pages.groups import delete_group, group, groups, reset_group
 from headrace.console.pages.messages import messages, raw, record, search, tail
 from headrace.console.pages.operations import broker_configuration, end_transaction, operations
-from headrace.console.pages.overview import overview
+from headrace.console.pages.overview import examine, overview
 from headrace.console.pages.pipelines import pipeline, pipelines
 from headrace.console.pages.produce import produce
 from headrace.console.pages.reassignments import cancel_reassignments, drain_broker
@@ -33,6 +34,7 @@ CHANGE: Final = ("GET", "POST")
 
 PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("", overview, READ),
+    ("/examine", examine, ("POST",)),
     ("/topics", topics, READ),
     ("/new-topic", create_topic, CHANGE),
     ("/topics/{topic}", topic, READ),
@@ -56,6 +58,7 @@ PAGES: Final[tuple[tuple[str, Page, tuple[str, ...]], ...]] = (
     ("/group/delete", delete_group, CHANGE),
     ("/pipelines", pipelines, READ),
     ("/pipeline", pipeline, READ),
+    ("/pipeline/{action}", command_flow, CHANGE),
     ("/flow", flow, READ),
     ("/demos", demos, READ),
     ("/schemas", schemas, READ),

@@ -12,11 +12,12 @@ from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Redirect, Visit
 from headrace.kernel.json_values import JsonObject
-from headrace.serialization.errors import RegistryError
+from headrace.serialization.errors import RegistryError, RegistryUnreachable
 from headrace.serialization.registry_client import RegistryClient, in_path
 from headrace.serialization.schema_text import indented
 
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
+_BAD_GATEWAY: Final = 502
 T = TypeVar("T")
 
 
@@ -27,8 +28,12 @@ async def _asked(visit: Visit, question: Callable[[RegistryClient], T]) -> T:
         raise Rejected(404, "this console has no schema registry: start it with --registry URL")
     try:
         return await asyncio.to_thread(question, registry)
+    except RegistryUnreachable as fault:
+        raise Rejected(_BAD_GATEWAY, f"{fault}. Start it, or check the address after --registry") from fault
     except RegistryError as fault:
-        raise Rejected(fault.status if 400 <= fault.status < 600 else 502, f"the registry answers: {fault}") from fault
+        # An error of the registry itself must not look like one of the console or of the cluster.
+        status = fault.status if 400 <= fault.status < 500 else _BAD_GATEWAY
+        raise Rejected(status, f"the registry answers: {fault}") from fault
 
 
 async def schemas(visit: Visit) -> View:

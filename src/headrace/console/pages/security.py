@@ -1,20 +1,23 @@
-"""Users and ACLs, and whether a principal may do something."""
+"""Users, roles, ACLs and quotas, and whether a principal may do something."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TypeVar
 
 from headrace.client.acls import list_acls
-from headrace.console.cluster.administration import users
+from headrace.console.cluster.administration import quotas, users
 from headrace.console.cluster.configs import BROKER, describe
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Visit
+from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.security.acl.authorizer import Authorizer
 from headrace.security.acl.explain import Question, explain, sentence
-from headrace.security.acl.model import Acl, Entry, Operation, ResourcePattern, ResourceType
+from headrace.security.acl.model import Acl, Entry, Operation, Permission, ResourcePattern, ResourceType
+from headrace.security.acl.roles import ROLE_PREFIX, is_role
 
 T = TypeVar("T")
 _KINDS = tuple(kind.name for kind in ResourceType if kind.name not in ("UNKNOWN", "ANY"))
@@ -23,9 +26,9 @@ _OPERATIONS = tuple(operation.name for operation in Operation if operation.name 
 
 async def security(visit: Visit) -> View:
     client = visit.cluster.client
-    known_users, users_error = await or_reason(users(client))
-    acls, acls_error = await or_reason(list_acls(client))
-    audit = await _audit_topic(visit)
+    (known_users, users_error), (acls, acls_error), (known_quotas, quotas_error), audit = await asyncio.gather(
+        or_reason(users(client)), or_reason(list_acls(client)), or_reason(quotas(client)), _audit_topic(visit)
+    )
     answer = None
     if visit.query.get("principal"):
         answer = await _explained(visit, acls or [])
@@ -39,8 +42,12 @@ async def security(visit: Visit) -> View:
                 "name": acl.pattern.name, "pattern": acl.pattern.pattern_type.name.lower(), "sentence": sentence(acl),
             }
             for acl in acls
+            if not is_role(acl.pattern)
         ],
         "acls_error": acls_error,
+        "roles": None if acls is None else roles_in(acls),
+        "quotas": known_quotas,
+        "quotas_error": quotas_error,
         "kinds": _KINDS,
         "operations": _OPERATIONS,
         "answer": answer,
@@ -48,6 +55,37 @@ async def security(visit: Visit) -> View:
         "audit": audit,
     }  # fmt: skip
     return View("security.html", "Security", data, section="security")
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    name: str
+    members: tuple[str, ...]
+    excluded: tuple[str, ...]
+    """Principals that a DENY keeps out."""
+    rights: tuple[str, ...]
+
+
+def roles_in(acls: list[Acl]) -> list[Role]:
+    """Roles are ACLs (`security.acl.roles`): their members may act as `Role:name`, which holds the rights."""
+    names = {acl.pattern.name for acl in acls if is_role(acl.pattern)}
+    names |= {acl.entry.principal for acl in acls if acl.entry.principal.startswith(ROLE_PREFIX)}
+    found = []
+    for name in sorted(names):
+        own = [acl.entry for acl in acls if is_role(acl.pattern) and acl.pattern.name == name]
+        sides = {
+            permission: tuple(
+                sorted(
+                    f"{entry.principal}{'' if entry.host == '*' else ' from ' + entry.host}"
+                    for entry in own
+                    if entry.permission is permission and entry.operation is Operation.ALL
+                )
+            )
+            for permission in (Permission.ALLOW, Permission.DENY)
+        }
+        rights = tuple(sentence(acl) for acl in acls if acl.entry.principal == name)
+        found.append(Role(name.removeprefix(ROLE_PREFIX), sides[Permission.ALLOW], sides[Permission.DENY], rights))
+    return found
 
 
 async def _audit_topic(visit: Visit) -> str | None:

@@ -7,7 +7,9 @@ import asyncio
 from headrace.console.cluster.configs import TOPIC, ConfigEntry, describe, values
 from headrace.console.cluster.facts import Partition, Topic
 from headrace.console.cluster.offsets import Span, committed_by_group, lag_of, spans
+from headrace.console.cluster.pipelines import Flow
 from headrace.console.core.listing import Listing, Wanted, listing
+from headrace.console.pages.pipelines import flows_of
 from headrace.console.rendering import View
 from headrace.console.visit import Visit
 from headrace.kernel.dataclass import dataclass
@@ -108,9 +110,10 @@ def _with_details(row: TopicRow, topic: Topic, held: dict[TopicPartition, Span],
 async def topic(visit: Visit) -> View:
     found = await visit.cluster.topic(visit.path("topic"))
     client = visit.cluster.client
-    held, configs, reading = await asyncio.gather(
-        spans(client, [found]), _configuration(visit, found.name), readers(visit, found)
-    )
+    held, configs, reading, producers, flows = await asyncio.gather(
+        spans(client, [found]), _configuration(visit, found.name), readers(visit, found),
+        visit.cluster.producers.of(client, [found]), _flows(visit),
+    )  # fmt: skip
     rows = [_partition_row(found.name, partition, held) for partition in found.partitions]
     series = visit.cluster.samples.written.get(found.name)
     times, rates = series.rates() if series is not None else ([], [])
@@ -126,10 +129,25 @@ async def topic(visit: Visit) -> View:
             "configs": configs,
             "changed": [entry for entry in configs or () if entry.is_set],
             "readers": reading,
+            "producers": producers,
+            "flows_that_read": sorted(name for name, flow in flows.items() if found.name in flow.topics),
+            "flows_that_write": sorted(
+                name
+                for name, flow in flows.items()
+                if flow.last.target is not None
+                and (flow.last.target.kind, flow.last.target.name) == ("topic", found.name)
+            ),
             "all_configs": visit.query.get("configs") == "all",
         },
         section="topics",
     )
+
+
+async def _flows(visit: Visit) -> dict[str, Flow]:
+    try:
+        return await flows_of(visit)
+    except Fault:  # the right to this topic is not the right to the reports of pipelines
+        return {}
 
 
 def _partition_row(topic: str, partition: Partition, held: dict[TopicPartition, Span]) -> PartitionRow:

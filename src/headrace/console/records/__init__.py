@@ -8,4 +8,5 @@
 `export`      many records as NDJSON or CSV
 `parquet`     many records as Parquet
 `producing`   one record from a form
+`schema_form` the inputs of this form by the schema of the topic
 """

@@ -1,7 +1,8 @@
 """Keys, values and headers as people read them: by the registry if the bytes name a schema, else JSON, text or hex.
 
 Masking happens here and nowhere else, so pages, searches and exports see the same. If rules mask fields of a topic,
-bytes that cannot be decoded are not shown at all: they could hold the masked field.
+values that cannot be decoded are not shown at all: they could hold the masked field. Notes about a failure are not
+shown either, because they quote the value. Keys that are JSON are masked by the same rules; other keys are shown.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from typing import Final
 
 from headrace.console.core.masking import MASKED, Mask, masked, masks_of
+from headrace.console.records.reading import Beginning
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
@@ -19,6 +21,9 @@ from headrace.serialization.record_decoder import RecordDecoder
 NULL, JSON, TEXT, HEX, HIDDEN = "null", "json", "text", "hex", "hidden"
 # What a row of a list shows of a value.
 PREVIEW_CHARACTERS: Final = 400
+# Headers of a dead letter that say why it is one.
+_FAILURE: Final = "headrace.error"
+_BEGINNING_ONLY: Final = "only its beginning is shown here: open the record"
 # More than this is not parsed as JSON for a list: it would block the page.
 _LARGEST_PARSED: Final = 4 << 20
 
@@ -83,7 +88,7 @@ class Decoding:
         return ShownRecord(
             partition, record.offset, record.timestamp_ms,
             self.shown(record.key, record.headers, is_key=True), self.shown(record.value, record.headers),
-            tuple((name, self._header(value)) for name, value in record.headers),
+            tuple((name, self._header(name, value)) for name, value in record.headers),
         )  # fmt: skip
 
     def shown(
@@ -93,17 +98,28 @@ class Decoding:
             return Shown(NULL, None, 0)
         if self.hides_values:
             return Shown(HIDDEN, "hidden", len(data))
-        found = self._by_registry(data, headers, is_key=is_key) or _plain(data)
-        if not self.masks or is_key:
+        if isinstance(data, Beginning):
+            start, size = _plain(bytes(data)), data.whole_bytes
+            found = Shown(start.kind if start.kind in (TEXT, HEX) else TEXT, start.text, size, error=_BEGINNING_ONLY)
+        else:
+            found = self._by_registry(data, headers, is_key=is_key) or _plain(data)
+        if not self.masks or (is_key and found.kind in (TEXT, HEX)):
             return found
         if found.kind in (TEXT, HEX):
             return Shown(HIDDEN, MASKED, found.size, found.schema, found.error)
         return Shown(found.kind, masked(found.value, self.masks), found.size, found.schema, found.error)
 
-    def _header(self, data: bytes | None) -> Shown:
+    def _header(self, name: str, data: bytes | None) -> Shown:
         if data is None:
             return Shown(NULL, None, 0)
-        return Shown(HIDDEN, "hidden", len(data)) if self.hides_values else _plain(data)
+        if self.hides_values:
+            return Shown(HIDDEN, "hidden", len(data))
+        found = _plain(data)
+        if not self.masks:
+            return found
+        if name.startswith(_FAILURE):
+            return Shown(HIDDEN, MASKED, len(data))
+        return found if found.kind in (TEXT, HEX) else Shown(found.kind, masked(found.value, self.masks), found.size)
 
     def _by_registry(self, data: bytes, headers: tuple[tuple[str, bytes | None], ...], *, is_key: bool) -> Shown | None:
         name = "__key_schema_id" if is_key else "__value_schema_id"

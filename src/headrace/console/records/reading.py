@@ -7,6 +7,7 @@ where each partition was left, so no record is shown twice and none is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
@@ -14,6 +15,9 @@ from headrace.kernel.dataclass import dataclass
 from headrace.records.builder import Record
 
 _SETTINGS = FetchSettings(max_bytes=1 << 20, max_wait_ms=100, stall_timeout_s=3)
+# Larger keys and values are not kept whole for a list.
+LARGEST_LISTED: Final = 1 << 20
+_BEGINNING: Final = 4096
 Spans = Mapping[int, tuple[int, int]]
 
 
@@ -59,7 +63,8 @@ def _last_records(
     width = limit
     while True:
         start = max(first, end - width)
-        records = list(fetched_records(client, (topic, partition), start, end, _SETTINGS)) if start < end else []
+        found = fetched_records(client, (topic, partition), start, end, _SETTINGS) if start < end else ()
+        records = [_for_a_list(record) for record in found]
         if len(records) >= limit or start <= first or width > limit * 64:
             return records[-limit:], records[-limit].offset if len(records) > limit else start
         width *= 4
@@ -71,7 +76,7 @@ def forward(client: BlockingClient, topic: str, spans: Spans, after: Mapping[int
     starts = {partition: max(first, after.get(partition, first)) for partition, (first, _) in spans.items()}
     for partition, (_, end) in spans.items():
         for record in read(client, topic, partition, starts[partition], end):
-            found.append((partition, record))
+            found.append((partition, _for_a_list(record)))
             if sum(1 for number, _ in found if number == partition) >= limit:
                 break
     found.sort(key=lambda one: (one[1].timestamp_ms, one[1].offset, one[0]))
@@ -85,6 +90,26 @@ def forward(client: BlockingClient, topic: str, spans: Spans, after: Mapping[int
             positions[partition] = end
     is_last = len(chosen) == len(found) < limit
     return RecordPage(tuple(chosen), positions, is_last)
+
+
+class Beginning(bytes):
+    """The first bytes of a large key or value, for a list: a page of records of 50 MB would not fit in memory."""
+
+    whole_bytes: int
+
+
+def _for_a_list(record: Record) -> Record:
+    if len(record.value or b"") <= LARGEST_LISTED and len(record.key or b"") <= LARGEST_LISTED:
+        return record
+    return Record(_beginning(record.key), _beginning(record.value), record.headers, record.timestamp_ms, record.offset)
+
+
+def _beginning(data: bytes | None) -> bytes | None:
+    if data is None or len(data) <= LARGEST_LISTED:
+        return data
+    found = Beginning(data[:_BEGINNING])
+    found.whole_bytes = len(data)
+    return found
 
 
 def _by_partition_order(found: list[tuple[int, Record]], limit: int, *, newest_first: bool) -> list[tuple[int, Record]]:

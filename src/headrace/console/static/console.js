@@ -44,17 +44,22 @@
       const bars = figure.dataset.kind === "bars";
       const series = { label: figure.dataset.unit, stroke: accent, width: 1.5, points: { show: false }, fill: accent.replace("rgb(", "rgba(").replace(")", ", .12)") };
       if (bars) series.paths = uPlot.paths.bars({ size: [0.8, 40] });
+      // Several lines have a legend below the chart, in the same order.
+      const colours = ["--accent", "--warn", "--good", "--bad", "--muted"];
+      const lines = data.series ? data.series.map((line, at) => ({ label: line.label, stroke: resolved(colours[at % colours.length]), width: 1.5, points: { show: false } })) : [series];
+      const values = data.series ? data.series.map((line) => line.values) : [data.values];
       const plot = new uPlot({
         width: place.clientWidth, height: Number(figure.dataset.height || 140), legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.15, 1)] } },
         axes: [{ ...axis, size: 28, values: clockTimes }, { ...axis, size: 56 }],
-        series: [{}, series],
+        series: [{}, ...lines],
         hooks: { setCursor: [(self) => {
           const at = self.cursor.idx;
-          place.title = at == null ? "" : `${self.data[1][at]} ${figure.dataset.unit} at ${new Date(self.data[0][at] * 1000).toLocaleTimeString()}`;
+          const said = lines.map((line, n) => `${data.series ? line.label + " " : ""}${self.data[n + 1][at]} ${figure.dataset.unit}`).join(", ");
+          place.title = at == null ? "" : `${said} at ${new Date(self.data[0][at] * 1000).toLocaleTimeString()}`;
         }] },
-      }, [data.times, data.values], place);
+      }, [data.times, ...values], place);
       new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: plot.height })).observe(place);
     }
   }
