@@ -25,12 +25,14 @@ def run_once(
     spark: Any = None,
     brokers: Brokers | None = None,
     patience_s: float = 180,
+    settled_s: float = 30,
 ) -> tuple[bool, str]:
     """Whether the results are right, and what a person would see. A failed demo is wrong."""
     screen = io.StringIO()
     data.mkdir(parents=True, exist_ok=True)
     console = Console(file=screen, width=200)
     one = DemoRun(demo, bootstrap, data, console, spark, patience_s=patience_s, records=records, brokers=brokers)
+    one.settled_s = settled_s
     one.prepare()
     try:
         return one.run_once(), screen.getvalue()

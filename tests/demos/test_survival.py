@@ -13,7 +13,7 @@ from tests.support.effort import is_long
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.skipif(not is_long(), reason="three brokers and a Spark cluster: HEADRACE_EFFORT=long")
+@pytest.mark.skipif(not is_long(), reason="three brokers and two executors: HEADRACE_EFFORT=long")
 @pytest.mark.parametrize("name", ["taxi", "bank", "social"])
 def test_results_are_equal_after_a_broker_and_an_executor_were_killed(name: str) -> None:
     # A process of its own, because a process has one Spark session.

@@ -90,7 +90,7 @@ def test_every_use_case_has_a_mutation() -> None:
 def test_a_broken_service_is_noticed(name: str, tmp_path: Path) -> None:
     broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
     right, screen = run_on_own_broker(broken, tmp_path / "data", patience_s=40)
-    assert not right and ("the results differ" in screen or "waited" in screen), screen
+    assert not right and ("results differ" in screen or "waited" in screen), screen
 
 
 @pytest.mark.skipif(not is_long(), reason="a cluster with ZooKeeper: HEADRACE_EFFORT=long")

@@ -6,7 +6,22 @@ from headrace.client.security import ClientSecurity
 from headrace.datagen.errors import BadPlan
 from headrace.datagen.fields import Row
 from headrace.datagen.generator import Encoder
-from headrace.datagen.plan import REGISTERED, Plan
+from headrace.datagen.plan import REGISTERED, Plan, Subjects
+
+
+def registry_subjects(registry: str | None, security: ClientSecurity | None = None) -> Subjects | None:
+    """Reads subjects of a registry, as the user of the brokers. None without a registry."""
+    if registry is None:
+        return None
+    from headrace.serialization.registry_login import registry_client
+
+    client = registry_client(registry, security)
+
+    def latest(subject: str) -> tuple[str, str]:
+        found = client.latest(subject)
+        return found.kind, found.text
+
+    return latest
 
 
 def registry_encoder(plan: Plan, registry: str | None, security: ClientSecurity | None = None) -> Encoder | None:

@@ -134,12 +134,14 @@ class Generator:
 
     def _values(self, plan: TopicPlan, rows: Rows, records: list[Row]) -> list[bytes]:
         if self._encode is not None and plan.form not in ("json", "text"):
+            if len(plan.written) < len(plan.fields):
+                records = [{name: record[name] for name in plan.written} for record in records]
             return self._encode(plan.name, records)
         if plan.form == "text":
-            (name,) = plan.fields
+            (name,) = plan.written
             return [str(value).encode() for value in rows.columns[name]]
         form = "{" + ",".join(f'"{name}":%s' for name in _escaped(plan)) + "}"
-        texts = [each.texts(rows.columns[name]) for name, each in plan.fields.items()]
+        texts = [plan.fields[name].texts(rows.columns[name]) for name in plan.written]
         return [(form % row).encode() for row in zip(*texts, strict=True)]
 
     def _with_faults(self, plan: TopicPlan, records: list[Generated]) -> list[Generated]:
@@ -168,4 +170,4 @@ class Generator:
 
 
 def _escaped(plan: TopicPlan) -> list[str]:
-    return [name.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") for name in plan.fields]
+    return [name.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") for name in plan.written]

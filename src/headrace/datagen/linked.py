@@ -1,9 +1,11 @@
-"""Fields that depend on other fields or on other records: references, lookups, templates, sessions, random walks."""
+"""Fields that depend on other fields or on other records: references, lookups, templates, sessions,
+random walks, growing numbers."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Final
 
 from headrace.datagen.errors import BadPlan
@@ -15,11 +17,19 @@ from headrace.datagen.skew import skewed_index, zipf_weights
 RECENT: Final = 10_000
 
 
+# So many records are looked at until one is preferred enough.
+_TRIES: Final = 20
+
+
 class Reference(Field):
-    """A value of an existing record of another topic: a like refers to a post. Newer records are chosen more often."""
+    """A value of an existing record of another topic: a like refers to a post. Newer records are chosen more often.
+
+    `prefer: {campaign: {A: 1, B: 2}}` chooses records whose field `campaign` is B twice as often as records with A.
+    """
 
     def __init__(self, place: str, given: object) -> None:
-        settings = Settings(place, given, None, ("topic", "field", "skew"))
+        settings = Settings(place, given, None, ("topic", "field", "skew", "prefer"))
+        self._preferred = _preferred(place, settings.given.get("prefer"))
         self.refers_to = settings.text("topic")
         self.taken = settings.text("field")
         self._place = place
@@ -29,11 +39,39 @@ class Reference(Field):
     def values(self, rows: Rows) -> list[Value]:
         recent = rows.recent[self.refers_to or ""]
         size, random, weights = len(recent), rows.random, self._weights
-        self.chosen = [recent[size - 1 - skewed_index(random, weights, size)] for _ in range(rows.count)]
+
+        def chosen() -> Row:
+            return recent[size - 1 - skewed_index(random, weights, size)]
+
         try:
+            if self._preferred is None:
+                self.chosen = [chosen() for _ in range(rows.count)]
+            else:
+                self.chosen = [self._preferred_one(chosen, random) for _ in range(rows.count)]
             return [row[self.taken] for row in self.chosen]
-        except KeyError:
-            raise BadPlan(self._place, f"topic {self.refers_to!r} has no field {self.taken!r}") from None
+        except KeyError as missing:
+            raise BadPlan(self._place, f"topic {self.refers_to!r} has no field {missing.args[0]!r}") from None
+
+    def _preferred_one(self, chosen: Callable[[], Row], random: Random) -> Row:
+        assert self._preferred is not None
+        name, weights = self._preferred
+        most = max(weights.values())
+        for _ in range(_TRIES):
+            row = chosen()
+            if random.random() * most < weights.get(row[name], most):
+                break
+        return row
+
+
+def _preferred(place: str, given: object) -> tuple[str, Mapping[Value, float]] | None:
+    if given is None:
+        return None
+    if isinstance(given, Mapping) and len(given) == 1:
+        ((name, weights),) = given.items()
+        numbers = weights.values() if isinstance(weights, Mapping) else ()
+        if numbers and all(isinstance(each, int | float) and each >= 0 for each in numbers) and max(numbers) > 0:
+            return str(name), weights
+    raise BadPlan(place, f"prefer must be one FIELD: {{VALUE: WEIGHT, …}} with a weight above 0, not {given!r}")
 
 
 class Lookup(Field):
@@ -122,7 +160,33 @@ class Walk(NumberField):
         return found
 
 
-FIELDS.update({"reference": Reference, "lookup": Lookup, "template": Template, "session": Session, "walk": Walk})
+class Progress(NumberField):
+    """A whole number that grows for each key up to `most`: the second at which a viewer is, the kilometres of a car."""
+
+    def __init__(self, place: str, given: object) -> None:
+        settings = Settings(place, given, None, ("by", "step", "most"))
+        self._by = settings.text("by")
+        self.needs = (self._by,)
+        low, high = settings.bounds("step")
+        self._low, self._width = int(low), int(high) - int(low) + 1
+        self._most = settings.number("most", float("inf"))
+        self._at: dict[Value, int] = {}
+
+    def values(self, rows: Rows) -> list[Value]:
+        found, chance = [], rows.random.random
+        for key in rows.columns[self._by]:
+            at = self._at.get(key, 0) + self._low + int(chance() * self._width)
+            at = self._at[key] = int(min(at, self._most))
+            found.append(at)
+        return found
+
+
+FIELDS.update(
+    {
+        "reference": Reference, "lookup": Lookup, "template": Template, "session": Session, "walk": Walk,
+        "progress": Progress,
+    }
+)  # fmt: skip
 
 
 def in_order(place: str, fields: Mapping[str, Field]) -> list[str]:

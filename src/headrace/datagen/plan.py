@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import yaml
 
@@ -22,12 +22,14 @@ EXAMPLES: Final = Path(__file__).parent / "examples"
 FORMATS: Final = ("json", "text", "avro", "jsonschema")
 REGISTERED: Final = {"avro": "AVRO", "jsonschema": "JSON"}
 """Formats that need a schema registry, and its word for them."""
+Subjects: TypeAlias = Callable[[str], tuple[str, str]]
+"""The kind (AVRO, JSON) and the text of the latest schema of a subject in a registry."""
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PLAN_KEYS: Final = ("description", "seed", "rate", "start", "curve", "bursts", "topics")
 _TOPIC_KEYS: Final = (
-    "weight", "partitions", "replication", "configs", "key", "value", "schema", "format", "headers",
-    "late", "duplicates", "malformed", "tombstones",
+    "weight", "partitions", "replication", "configs", "key", "parts", "value", "schema", "subject", "format",
+    "headers", "late", "duplicates", "malformed", "tombstones",
 )  # fmt: skip
 
 
@@ -35,6 +37,8 @@ _TOPIC_KEYS: Final = (
 class TopicPlan:
     name: str
     fields: dict[str, Field]
+    written: list[str]
+    """The fields that are in the record. The others are parts of templates and keys."""
     order: list[str]
     """The fields in the order in which they are made."""
     key: str | None
@@ -83,8 +87,8 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(EXAMPLES.glob("*.yml"))}
 
 
-def load(path: Path) -> Plan:
-    """Reads a plan. Raises BadPlan, or OSError if there is no such file."""
+def load(path: Path, subjects: Subjects | None = None) -> Plan:
+    """Reads a plan. `subjects` asks a schema registry. Raises BadPlan, or OSError if there is no such file."""
     try:
         document = yaml.safe_load(path.read_text())
     except yaml.YAMLError as fault:
@@ -92,18 +96,18 @@ def load(path: Path) -> Plan:
     except UnicodeDecodeError as fault:
         raise BadPlan(str(path), f"is not text in UTF-8: {fault}") from None
     try:
-        return read(document, path.stem, path.parent)
+        return read(document, path.stem, path.parent, subjects)
     except BadPlan as fault:
         raise BadPlan(str(path), str(fault)) from None
 
 
-def read(document: object, name: str, folder: Path | None = None) -> Plan:
+def read(document: object, name: str, folder: Path | None = None, subjects: Subjects | None = None) -> Plan:
     """The plan of a YAML document. `folder` is where the schema files are."""
     content = _mapping("", document, _PLAN_KEYS)
     topics = content.get("topics")
     if not isinstance(topics, Mapping) or not topics:
         raise BadPlan("topics", "must name at least one topic")
-    plans = [_topic(str(topic), given, folder) for topic, given in topics.items()]
+    plans = [_topic(str(topic), given, folder, subjects) for topic, given in topics.items()]
     _check_references(plans)
     rate = content.get("rate", 1000)
     if isinstance(rate, bool) or not isinstance(rate, int | float) or rate <= 0:
@@ -137,27 +141,30 @@ def read(document: object, name: str, folder: Path | None = None) -> Plan:
     )
 
 
-def _topic(name: str, given: object, folder: Path | None) -> TopicPlan:
+def _topic(name: str, given: object, folder: Path | None, subjects: Subjects | None) -> TopicPlan:
     place = f"topics.{name}"
     content = _mapping(place, given, _TOPIC_KEYS)
-    schema, fields = _fields(place, content, folder)
+    usual_form, schema = _schema(place, content, folder, subjects)
+    written = _fields(place, content, schema)
+    fields = _with_parts(place, content, written)
     key = content.get("key")
     if key is not None and not isinstance(key, str):
         raise BadPlan(f"{place}.key", f"must be a field or a template such as '{{user}}-{{day}}', not {key!r}")
     if key is not None and "{" not in key and key not in fields:
         raise BadPlan(f"{place}.key", f"the record has no field {key!r}; fields: {', '.join(fields)}")
-    form = str(content.get("format", "json"))
+    form = str(content.get("format", usual_form))
     if form not in FORMATS:
         raise BadPlan(f"{place}.format", f"must be one of {', '.join(FORMATS)}, not {form!r}")
-    if form == "text" and len(fields) != 1:
-        raise BadPlan(f"{place}.format", f"text needs exactly one field, not {len(fields)}")
+    if form == "text" and len(written) != 1:
+        raise BadPlan(f"{place}.format", f"text needs exactly one field, not {len(written)}")
     if form in REGISTERED and schema is None:
-        raise BadPlan(f"{place}.format", f"{form} needs a schema: FILE")
+        raise BadPlan(f"{place}.format", f"{form} needs a schema: FILE or a subject: NAME")
     late = _mapping(f"{place}.late", content.get("late") or {}, ("share", "by"))
     headers = _mapping(f"{place}.headers", content.get("headers") or {}, None)
     return TopicPlan(
         name,
         fields,
+        list(written),
         in_order(f"{place}.value", fields),
         key,
         weight=_positive(f"{place}.weight", content.get("weight", 1)),
@@ -178,24 +185,55 @@ def _topic(name: str, given: object, folder: Path | None) -> TopicPlan:
     )
 
 
-def _fields(place: str, content: Mapping[str, Any], folder: Path | None) -> tuple[str | None, dict[str, Field]]:
+def _schema(
+    place: str, content: Mapping[str, Any], folder: Path | None, subjects: Subjects | None
+) -> tuple[str, str | None]:
+    """The usual format of the topic, and the text of its schema: a file, or the latest version of a subject."""
+    file, subject = content.get("schema"), content.get("subject")
+    if file is not None and subject is not None:
+        raise BadPlan(place, "schema and subject are two sources of the same fields: leave out one of them")
+    if subject is not None:
+        if subjects is None:
+            raise BadPlan(f"{place}.subject", f"subject {subject!r} is in a schema registry: --registry URL")
+        kind, text = subjects(str(subject))
+        forms = {word: form for form, word in REGISTERED.items()}
+        if kind not in forms:
+            raise BadPlan(f"{place}.subject", f"subject {subject!r} has a {kind} schema; possible: {', '.join(forms)}")
+        return forms[kind], text
+    if file is None:
+        return "json", None
+    path = (folder or Path()) / str(file)
+    try:
+        return "json", path.read_text()
+    except OSError as fault:
+        raise BadPlan(f"{place}.schema", f"cannot read {path}: {fault.strerror}") from None
+
+
+def _fields(place: str, content: Mapping[str, Any], schema: str | None) -> dict[str, Field]:
     """The fields of `value`, and of the schema where `value` does not describe them."""
     value = _mapping(f"{place}.value", content.get("value") or {}, None)
     named = {str(name): field_from(f"{place}.value.{name}", each) for name, each in value.items()}
-    if content.get("schema") is None:
+    if schema is None:
         if not named:
-            raise BadPlan(f"{place}.value", "must describe at least one field, or the topic needs a schema: FILE")
-        return None, named
-    path = (folder or Path()) / str(content["schema"])
-    try:
-        text = path.read_text()
-    except OSError as fault:
-        raise BadPlan(f"{place}.schema", f"cannot read {path}: {fault.strerror}") from None
-    derived = fields_of_schema(f"{place}.schema", text)
+            raise BadPlan(
+                f"{place}.value",
+                "must describe at least one field, or the topic needs a schema: FILE or a subject: NAME",
+            )
+        return named
+    derived = fields_of_schema(f"{place}.{'schema' if 'schema' in content else 'subject'}", schema)
     unknown = [name for name in named if name not in derived]
     if unknown:
         raise BadPlan(f"{place}.value.{unknown[0]}", f"the schema has no field {unknown[0]!r}")
-    return text, {**derived, **named}
+    return {**derived, **named}
+
+
+def _with_parts(place: str, content: Mapping[str, Any], written: dict[str, Field]) -> dict[str, Field]:
+    """The fields of the record, and fields that only templates and keys use."""
+    parts = _mapping(f"{place}.parts", content.get("parts") or {}, None)
+    twice = [str(name) for name in parts if str(name) in written]
+    if twice:
+        raise BadPlan(f"{place}.parts.{twice[0]}", "is a field of the record already: choose another name")
+    return {**written, **{str(name): field_from(f"{place}.parts.{name}", each) for name, each in parts.items()}}
 
 
 def _check_references(plans: list[TopicPlan]) -> None:

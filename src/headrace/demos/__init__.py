@@ -9,9 +9,11 @@
 `processes`      brokers and a web console that run as long as a demo
 `postgres`       a PostgreSQL server that runs as long as a demo
 `topics`         settings of topics, and their records, read again and again
+`lake`           the tables of a pipeline, read without Spark
 `streams`        what the transformations share
 `picture`        panels: tables, charts, maps, feeds
 `picture_text`   panels in a terminal
+`screen`         the live screen: a headline and a picture that fits the terminal
 `history`        charts of the lag and of chosen figures over time
 `demo_topic`     the latest pictures in the topic `__demos`, for the web console
 `errors`         what stops a demo

@@ -65,7 +65,9 @@ def run(
         Path | None, typer.Option(help="Where the demo keeps its files. Without it they are removed at the end.")
     ] = None,
     bootstrap: Cluster = None,
-    for_: Annotated[str | None, typer.Option("--for", help="Stop after this time, for instance 2m.")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", help="On a terminal: stop after this time, for instance 2m.")
+    ] = None,
     brokers: Annotated[
         int | None, typer.Option(min=1, max=9, help="Number of brokers; more than one needs Java.")
     ] = None,

@@ -22,8 +22,9 @@ class History:
         self._points: dict[tuple[str, str], dict[str, deque[tuple[float, float]]]] = {}
         self._noted_at = 0.0
 
-    def note(self, found: Result, lag: int | None) -> None:
-        if time.monotonic() - self._noted_at < _EVERY_S:
+    def note(self, found: Result, lag: int | None, *, is_last: bool = False) -> None:
+        """Takes one point every half second, and the last one in any case."""
+        if time.monotonic() - self._noted_at < _EVERY_S and not is_last:
             return
         self._noted_at = time.monotonic()
         if lag is not None:
@@ -38,8 +39,10 @@ class History:
             lines.setdefault(name, deque(maxlen=_POINTS)).append((now_ms, value))
 
     def added_to(self, shown: Picture) -> Picture:
+        """A chart of zeros alone says nothing and is left out."""
         charts = [
             Chart(title, unit, {name: list(line) for name, line in lines.items()})
             for (title, unit), lines in self._points.items()
+            if any(value for line in lines.values() for _, value in line)
         ]
         return Picture((*shown.panels, *charts))

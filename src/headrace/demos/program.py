@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,14 +34,32 @@ class Wishes:
     seconds: float | None = None
     brokers: int | None = None
     port: int | None = None
+    storage: str | None = None
 
 
 def run_demo(demo: Demo, wishes: Wishes) -> int:
     """Returns the exit code."""
     console = Console(soft_wrap=True)
+    if wishes.data is not None:
+        return _exit_code(demo, wishes, wishes.data.resolve(), console)
+    data = Path(tempfile.mkdtemp(prefix=f"headrace-demo-{demo.name}-"))
+    is_kept = False
+    try:
+        code = _exit_code(demo, wishes, data, console)
+        # The reason may be in the logs. Without any, for instance if a port is taken, there is nothing to keep.
+        is_kept = code != 0 and any(data.rglob("*.log"))
+        if is_kept:
+            console.print(f"The files of this run are kept in {data}", highlight=False)
+        return code
+    finally:
+        if not is_kept:
+            shutil.rmtree(data, ignore_errors=True)
+
+
+def _exit_code(demo: Demo, wishes: Wishes, data: Path, console: Console) -> int:
     on_terminal = sys.stdout.isatty()
     try:
-        with _data(demo, wishes.data) as data, ExitStack() as stack:
+        with ExitStack() as stack:
             run = _prepared(demo, wishes, data, console, stack)
             if on_terminal:
                 # A story that a person watches: half a minute of the planned rate.
@@ -53,7 +70,7 @@ def run_demo(demo: Demo, wishes: Wishes) -> int:
         console.print(f"headrace: {error}\n{_without_java()}", style="red", highlight=False)
         return 1
     except (PipelineError, Fault, NotSent, DemoFailed) as error:
-        console.print(f"headrace: {error}", style="red", highlight=False)
+        console.print(f"headrace: {error}", style="red", highlight=False, markup=False)
         return 1
     except KeyboardInterrupt:
         return 0
@@ -64,25 +81,12 @@ def _without_java() -> str:
     return f"These demos need no Java on one broker: {names}."
 
 
-@contextmanager
-def _data(demo: Demo, wanted: Path | None) -> Iterator[Path]:
-    """The directory of the demo's files. Without a wish it is temporary."""
-    if wanted is not None:
-        yield wanted.resolve()
-        return
-    temporary = Path(tempfile.mkdtemp(prefix=f"headrace-demo-{demo.name}-"))
-    try:
-        yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
 def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: ExitStack) -> DemoRun:
     if demo.uses_spark:
         find_java()  # before brokers start: without Java there is nothing to wait for
     data.mkdir(parents=True, exist_ok=True)
     if wishes.bootstrap is not None:
-        run = DemoRun(demo, wishes.bootstrap, data, console)
+        run = DemoRun(demo, wishes.bootstrap, data, console, storage=wishes.storage)
     else:
         count = wishes.brokers or demo.brokers
         console.print(f"Starting {counted(count, 'broker')} …", highlight=False)
@@ -98,7 +102,7 @@ def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: E
         if url is not None:
             page = f"{url.rstrip('/')}/clusters/local/demos?name={demo.name}"
             console.print(f"The web console shows the demo on {page}", highlight=False)
-        run = DemoRun(demo, brokers.bootstrap, data, console, brokers=brokers)
+        run = DemoRun(demo, brokers.bootstrap, data, console, brokers=brokers, storage=wishes.storage)
     stack.callback(run.stop_spark)
     run.prepare()
     stack.callback(run.close)

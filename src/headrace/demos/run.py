@@ -6,17 +6,17 @@ separate computation, 1 if not.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.datagen.fields import SerialNumber
@@ -26,12 +26,13 @@ from headrace.demos.catalogue import Demo
 from headrace.demos.demo_topic import DemoTopic
 from headrace.demos.errors import DemoFailed
 from headrace.demos.history import History
+from headrace.demos.lake import Lake
 from headrace.demos.picture import Cell, Picture
 from headrace.demos.picture_text import rendered
 from headrace.demos.processes import Brokers
+from headrace.demos.screen import Screen
 from headrace.demos.stage import Stage, Stopped
-from headrace.demos.topics import Contents, Result, TopicSettings
-from headrace.kernel.plurals import counted
+from headrace.demos.topics import Contents, Result
 from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ RECORDS: Final = 4000
 _LOOK_EVERY_S: Final = 0.25
 _END_S: Final = 60.0
 _MOST_REPLICAS: Final = 3
+# Rows of the tables on the page of the web console, and in the output at the end.
+_PAGE_ROWS: Final = 12
+_END_ROWS: Final = 10
 
 
 @dataclass
@@ -58,22 +62,34 @@ class DemoRun:
     brokers: Brokers | None = None
     halfway: Callable[[], None] = lambda: None
     """What happens between the two halves of the records."""
+    storage: str | None = None
+    """Where the pipeline keeps its tables and checkpoints, for instance in HDFS; below `data` if it is not given."""
+    settled_s: float = 30.0
+    """A pipeline that has read everything and writes nothing for so long will not correct its results any more."""
+
+    @property
+    def _storage(self) -> str:
+        return self.storage or str(self.data / "pipeline")
 
     def prepare(self) -> None:
         """Creates the topics. Raises NotSent or a Fault if the brokers refuse them."""
         self.plan, self.check, self.story = self.demo.plan, self.demo.check, self.demo.story
         self.client = BlockingClient(self.bootstrap, client_id=f"headrace-demo-{self.demo.name}")
         replicas = min(_MOST_REPLICAS, self.client.broker_count())
+        # The usual advice: three replicas, and acks=all waits for two, so that one broker can fail.
+        durable = {"min.insync.replicas": "2"} if replicas == _MOST_REPLICAS else {}
         more, generated = self.demo.inputs, [topic.name for topic in self.plan.topics]
         if getattr(self.check, "GENERATES_ELSEWHERE", False):
             generated = []
         else:
+            for each in self.plan.topics:
+                each.configs.update(durable)
             create_topics(self.plan, {"bootstrap.servers": self.bootstrap, "log_level": 0}, replication=replicas)
         for topic, wanted in {**more, **self.check.OUTPUTS}.items():
-            self._create(topic, wanted, replicas)
+            configs = {**wanted.configs, **durable}
+            self.client.create_topic(topic, wanted.partitions, replication_factor=replicas, configs=configs)
         self.inputs = Contents(self.client, [*generated, *more])
-        self.outputs = Contents(self.client, self.check.OUTPUTS)
-        self.outputs.tables = self.data / "pipeline" / "tables"
+        self.outputs = Contents(self.client, self.check.OUTPUTS, Lake(self._storage))
         self._go_on()
         self.published = DemoTopic(self.client, self.demo.name, self.check.TITLE)
         self.history = History(self.demo.trend)
@@ -94,9 +110,6 @@ class DemoRun:
                 if isinstance(values, SerialNumber):
                     values.go_on_after(earlier.get(topic.name, 0))
         self._seed = self.plan.seed + sum(earlier.values())
-
-    def _create(self, topic: str, wanted: TopicSettings, replicas: int) -> None:
-        self.client.create_topic(topic, wanted.partitions, replication_factor=replicas, configs=wanted.configs)
 
     def close(self) -> None:
         self.client.close()
@@ -164,7 +177,8 @@ class DemoRun:
         from headrace.pipelines.session import spark_session
 
         if self.spark is None:
-            self.spark = self._own_spark = spark_session(self.demo.name)
+            # The picture has the terminal for itself.
+            self.spark = self._own_spark = spark_session(self.demo.name, output=self.data / "spark.log")
         return self.spark
 
     @contextmanager
@@ -173,7 +187,7 @@ class DemoRun:
         from headrace.pipelines.flows.runner import PipelineRun
 
         settings = {BOOTSTRAP: self.bootstrap, **started}
-        spec = load_spec(self.demo.directory).with_settings(settings, storage=str(self.data / "pipeline"))
+        spec = load_spec(self.demo.directory).with_settings(settings, storage=self._storage)
         run = PipelineRun(
             spec, self._session(), report=lambda text: self.console.print(text, style="yellow")
         )  # fmt: skip
@@ -204,54 +218,61 @@ class DemoRun:
         expected: Result | None = None
         with self._running(is_paced=False, seconds=None) as run:
             deadline = time.monotonic() + self.patience_s
+            changed_at, found = time.monotonic(), dict[str, object]()
             while True:
                 self._raise_fault()
                 has_ended = self._ended.is_set()
                 self.outputs.read_new()
-                found = self.check.found(self.outputs)
+                before, found = found, self.check.found(self.outputs)
+                if found != before or not has_ended:
+                    changed_at = time.monotonic()
                 if has_ended and expected is None:
                     self.inputs.read_new()
                     expected = self.check.expected(self.inputs)
                 if (expected is not None and found == expected) or time.monotonic() > deadline:
                     break
                 facts = self._facts(run)
-                self.published.publish("running", facts, self._picture(found, facts, 10))
+                if facts.get("lag") == 0 and time.monotonic() - changed_at > self.settled_s:
+                    break
+                self._note(found, facts)
+                self.published.publish("running", facts, self._picture(found, _PAGE_ROWS))
                 time.sleep(_LOOK_EVERY_S)
         if expected is None:
             raise DemoFailed(f"the demo did not end within {self.patience_s:g} s; its logs are in {self.data}")
-        facts = self._facts(None)
-        shown = self._picture(found, facts, 10)
-        self.published.publish("equal" if found == expected else "different", facts, shown)
-        self.console.print(rendered(shown))
+        state = "equal" if found == expected else "different"
+        self._note(found, {}, is_last=True)
+        self.published.publish(state, self._facts(None), self._picture(found, _PAGE_ROWS))
+        self.console.print(rendered(self._picture(found, _END_ROWS)))
         return self._report(found, expected)
 
     def _report(self, found: Result, expected: Result) -> bool:
-        by = "Spark's" if self.demo.uses_spark else "the services'"
+        by = "Spark's" if self.demo.uses_spark else "The services'"
         if found == expected:
             than = "without Spark" if self.demo.uses_spark else "in plain Python"
-            self.console.print(f"{by} {counted(len(found), 'result')} equal a computation {than}.", highlight=False)
+            self.console.print(f"{by} {len(found):,} results equal a computation {than}.", highlight=False)
             return True
         wrong = {key: (found.get(key), value) for key, value in expected.items() if found.get(key) != value}
         extra = [key for key in found if key not in expected]
         self.console.print(
-            f"the results differ ({by}, expected): {dict(list(wrong.items())[:5])} {extra[:5]}", style="red"
+            f"{by} results differ from a computation in plain Python. Found and expected: "
+            f"{dict(list(wrong.items())[:5])}; not expected at all: {extra[:5]}",
+            style="red",
+            highlight=False,
+            markup=False,
         )
         return False
 
     def show_until_stopped(self, seconds: float | None) -> bool:
         """Runs at the planned pace and shows the result as it changes. False if a story ended with other results than
         expected."""
-        ends_at = None if seconds is None else time.monotonic() + seconds
-        state, expected, found = "running", None, dict[str, object]()
-        is_story = self.story is not None
-        with (
-            self._running(is_paced=True, seconds=seconds) as run,
-            Live(console=self.console, refresh_per_second=4) as live,
-        ):
-            try:
-                while ends_at is None or time.monotonic() < ends_at:
+        began = time.monotonic()
+        state, expected, found = "running", dict[str, object](), dict[str, object]()
+        screen = Screen(self.console, self.demo.name, self.bootstrap)
+        with self._running(is_paced=True, seconds=seconds) as run:
+            with Live(console=self.console, refresh_per_second=4) as live, suppress(KeyboardInterrupt):
+                while seconds is None or time.monotonic() < began + seconds:
                     self._raise_fault()
-                    has_ended = self._ended.is_set() and is_story
+                    has_ended = self._ended.is_set() and self.story is not None
                     self.outputs.read_new()
                     found = self.check.found(self.outputs)
                     if has_ended:
@@ -259,19 +280,21 @@ class DemoRun:
                         expected = self.check.expected(self.inputs)
                         state = "equal" if found == expected else "different"
                     facts = self._facts(run)
-                    shown = self._picture(found, facts, max(5, min(20, self.console.height - 16)))
-                    self.published.publish(state, facts, shown)
-                    live.update(Group(self._headline(facts, state), rendered(shown)))
+                    self._note(found, facts)
+                    self.published.publish(state, facts, self._picture(found, _PAGE_ROWS))
+                    live.update(screen.drawn(facts, state, functools.partial(self._picture, found)))
                     time.sleep(_LOOK_EVERY_S)
-            except KeyboardInterrupt:
-                pass
+            self.console.print("Stopping …")
         facts = self._facts(None)
-        self.published.publish("stopped", facts, self._picture(found, facts, 20))
-        return state != "different"
+        self.published.publish("stopped", facts, self._picture(found, _PAGE_ROWS))
+        self.console.print(f"{facts['sent']:,} records in {time.monotonic() - began:.0f} s.", highlight=False)
+        return state == "running" or self._report(found, expected)
 
-    def _picture(self, found: Result, facts: Mapping[str, Cell], rows: int) -> Picture:
+    def _note(self, found: Result, facts: Mapping[str, Cell], *, is_last: bool = False) -> None:
         lag = facts.get("lag")
-        self.history.note(found, lag if isinstance(lag, int) else None)
+        self.history.note(found, lag if isinstance(lag, int) else None, is_last=is_last)
+
+    def _picture(self, found: Result, rows: int) -> Picture:
         return self.history.added_to(self.check.picture(found, rows))
 
     def _facts(self, run: PipelineRun | None) -> dict[str, Cell]:
@@ -280,15 +303,6 @@ class DemoRun:
             lags = [flow.progress.lag for flow in run.flows]
             facts["lag"] = None if any(each is None for each in lags) else sum(each or 0 for each in lags)
         return facts
-
-    def _headline(self, facts: dict[str, Cell], state: str) -> Text:
-        told = "  ".join(f"{name} [b]{'–' if value is None else f'{value:,}'}[/b]" for name, value in facts.items())
-        states = {
-            "equal": "[green]the results equal a computation in plain Python[/green]",
-            "different": "[red]the results differ from a computation in plain Python[/red]",
-        }
-        after = f"  {states[state]}" if state in states else ""
-        return Text.from_markup(f"[b]{self.demo.name}[/b]  broker [b]{self.bootstrap}[/b]  {told}{after}  Ctrl-C stops")
 
 
 def _forget_tables(run: PipelineRun) -> None:

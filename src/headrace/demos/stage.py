@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from headrace import connect
 from headrace.client.blocking.client import BlockingClient
 from headrace.datagen.generator import Generator
 from headrace.datagen.sending import Sender
@@ -22,9 +23,12 @@ from headrace.demos.topics import Contents
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headrace.api.cluster import Cluster
     from headrace.demos.processes import Brokers
 
 _LOOK_EVERY_S: Final = 0.05
+# A story may kill brokers: what librdkafka would say about it is no news.
+QUIET: Final = {"log_level": 0}
 
 
 @dataclass
@@ -51,9 +55,12 @@ class Stage:
     services: list[Service] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # A story may kill brokers: what librdkafka would say about it is no news.
-        settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, "log_level": 0}
+        settings = {"bootstrap.servers": self.bootstrap, "enable.idempotence": True, **QUIET}
         self.sender = Sender(settings, paced=self.is_paced)
+
+    def cluster(self) -> Cluster:
+        """Typed topics for the story itself."""
+        return connect(self.bootstrap, settings=QUIET)
 
     def send(self, records: int) -> None:
         """Sends so many generated records more, and waits until the brokers have them. Raises NotSent."""

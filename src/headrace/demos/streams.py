@@ -8,21 +8,23 @@ from pyspark.sql import functions as f
 from headrace.pipelines.brokers import broker_options
 
 
-def json_stream(topic: str, schema: str, *, required: str) -> DataFrame:
-    """The values of a topic as columns. Records without `required` (malformed ones too) are left out.
+def json_stream(topics: str, schema: str, *, required: str) -> DataFrame:
+    """The values of topics (`likes,comments`) as columns. Records without `required` (malformed ones too) are left out.
 
-    The column `at` (milliseconds in the record) becomes a timestamp.
+    The column `at` (milliseconds in the record) becomes a timestamp. With several topics the column `topic` tells them
+    apart: one source for all of them needs fewer processes than a union of sources.
     """
     spark = SparkSession.active()
     rows = (
         spark.readStream.format("headrace")
         .options(**broker_options(spark))
-        .option("subscribe", topic)
+        .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .load()
     )
     value = f.from_json(f.col("value").cast("string"), schema)
-    columns = rows.select(value.alias("v")).where(f"v.{required} is not null").select("v.*")
+    names = ["topic"] if "," in topics else []
+    columns = rows.select(*names, value.alias("v")).where(f"v.{required} is not null").select(*names, "v.*")
     return columns.withColumn("at", f.timestamp_millis("at")) if "at" in columns.columns else columns
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import unquote, urlsplit
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.demos.lake import Lake
 from headrace.kernel.json_values import JsonObject
 from headrace.records.builder import Record
 
@@ -46,16 +44,20 @@ def kept_for_ever(partitions: int = 1) -> TopicSettings:
 class Contents:
     """The records of some topics, as far as they were read."""
 
-    def __init__(self, client: BlockingClient, topics: Iterable[str]) -> None:
-        self._client = client
-        self.tables: Path | None = None
-        """Where the tables of the demo's pipeline are."""
+    def __init__(self, client: BlockingClient, topics: Iterable[str], lake: Lake | None = None) -> None:
+        self._client, self._lake = client, lake
         self.records: dict[str, list[Record]] = {topic: [] for topic in topics}
         self._rows: dict[str, list[JsonObject]] = {topic: [] for topic in self.records}
         self._latest: dict[str, dict[str, JsonObject]] = {topic: {} for topic in self.records}
         known = client.topics(list(self.records))
         self._partitions = [(topic, index) for topic in self.records for index in known[topic].partitions]
         self._at = client.list_offsets(dict.fromkeys(self._partitions, EARLIEST)) if self._partitions else {}
+
+    @property
+    def lake(self) -> Lake:
+        """The tables of the demo's pipeline."""
+        assert self._lake is not None, "only the outputs of a demo have tables"
+        return self._lake
 
     def read_new(self) -> int:
         """Reads up to the present end. Returns the number of new records."""
@@ -89,44 +91,6 @@ class Contents:
     def latest(self, topic: str) -> dict[str, JsonObject]:
         """The last value of every key, as a compacted topic keeps it."""
         return self._latest[topic]
-
-
-def table_rows(directory: Path) -> list[JsonObject]:
-    """The rows of a Parquet table."""
-    import pyarrow.parquet as pq
-
-    try:
-        return [row for file in _files(directory) for row in pq.read_table(file).to_pylist()]
-    except OSError:
-        return []  # a view was replaced at this moment: the next look finds it
-
-
-def table_size(directory: Path) -> int:
-    """The number of rows of a Parquet table."""
-    return sum(map(_rows_in, _files(directory)))
-
-
-@functools.cache
-def _rows_in(file: str) -> int:
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(file).num_rows)
-
-
-def _files(directory: Path) -> list[str]:
-    """Of a streaming table only the files that Spark has committed count."""
-    log = directory / "_spark_metadata"
-    return _committed_files(log) if log.is_dir() else sorted(str(file) for file in directory.glob("*.parquet"))
-
-
-def _committed_files(log: Path) -> list[str]:
-    """Spark's file sink writes one log file for each batch, and now and then one for all batches before (`compact`)."""
-    found: set[str] = set()
-    for file in log.iterdir():
-        if not file.name.startswith(".") and file.name.removesuffix(".compact").isdigit():
-            for line in file.read_text().splitlines()[1:]:
-                found.add(urlsplit(json.loads(line)["path"]).path)
-    return sorted(unquote(path) for path in found)
 
 
 def json_object(value: bytes | None) -> JsonObject | None:

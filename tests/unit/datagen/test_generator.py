@@ -48,6 +48,19 @@ def test_references_name_existing_records() -> None:
     assert seen["likes"] > seen["comments"] > seen["posts"] > 0
 
 
+def test_parts_are_in_templates_and_keys_and_not_in_the_record() -> None:
+    parts = {"host": {"choice": ["h1", "h2"]}, "code": {"integer": [100, 199]}}
+    settings = {"parts": parts, "key": "host", "value": {"line": {"template": "{host} [{code}]"}}}
+    for form in ("text", "json"):
+        for record in records({"topics": {"t": {**settings, "format": form}}}, 50):
+            line = (record.value or b"").decode()
+            if form == "json":
+                value = json.loads(line)
+                assert value.keys() == {"line"}
+                line = value["line"]
+            assert record.key is not None and line.startswith(f"{record.key.decode()} [1")
+
+
 def test_late_duplicate_malformed_and_deleted_records_have_their_shares() -> None:
     plan = one_topic(key="n", late={"share": 0.2, "by": "5s"}, duplicates=0.1, malformed=0.05, tombstones=0.1)
     found = records(plan, 20_000)
@@ -75,6 +88,34 @@ def test_sessions_and_walks_follow_their_key() -> None:
         assert abs(last.get(row["user"], row["at"]) - row["at"]) <= 0.5001 and 0 <= row["at"] <= 10
         last[row["user"]] = row["at"]
     assert 700 < len(owners) < 1500
+
+
+def test_progress_grows_for_each_key_and_ends() -> None:
+    value = {"car": {"zipf": {"count": 3}}, "km": {"progress": {"by": "car", "step": [2, 4], "most": 500}}}
+    last: dict[int, int] = {}
+    for record in records({"topics": {"t": {"value": value}}}, 1000):
+        row = json.loads(record.value or b"")
+        before = last.get(row["car"], 0)
+        assert 2 <= row["km"] - before <= 4 or row["km"] == 500 >= before
+        last[row["car"]] = row["km"]
+    assert set(last.values()) == {500}
+
+
+def test_preferred_records_are_referred_to_more_often() -> None:
+    shown = {"value": {"n": {"sequence": {}}, "campaign": {"choice": ["A", "B"]}}}
+    reference = {"topic": "shown", "field": "n", "skew": 0, "prefer": {"campaign": {"A": 1, "B": 3}}}
+    clicked = {
+        "value": {"n": {"reference": reference}, "campaign": {"lookup": {"reference": "n", "field": "campaign"}}}
+    }
+    found = records({"topics": {"shown": shown, "clicked": clicked}}, 8000)
+    clicks = Counter(json.loads(record.value or b"")["campaign"] for record in found if record.topic == "clicked")
+    assert 2.5 < clicks["B"] / clicks["A"] < 3.5
+    reference["prefer"] = {"colour": {"red": 1}}
+    with pytest.raises(BadPlan, match="topic 'shown' has no field 'colour'"):
+        records({"topics": {"shown": shown, "clicked": clicked}}, 100)
+    reference["prefer"] = {"campaign": "B"}
+    with pytest.raises(BadPlan, match="prefer must be one FIELD"):
+        records({"topics": {"shown": shown, "clicked": clicked}}, 100)
 
 
 def test_bursts_and_the_day_curve_change_the_rate() -> None:
@@ -155,6 +196,8 @@ WRONG: list[tuple[Any, str]] = [
     (one_topic(late={"share": 3}), "topics.t.late.share: must be between 0 and 1, not 3"),
     (one_topic(partitions=0), "topics.t.partitions: must be a number above 0, not 0"),
     (one_topic(schema="gone.avsc"), "topics.t.schema: cannot read"),
+    (one_topic(parts={"n": {"sequence": {}}}), "topics.t.parts.n: is a field of the record already"),
+    (one_topic(format="text"), "topics.t.format: text needs exactly one field, not 2"),
     ({"topics": {"t": {"value": {"a": {"integr": [1, 2]}}}}}, "no kind of field 'integr'. Did you mean 'integer'?"),
     ({"topics": {"t": {"value": {"a": {"integer": [2, 1]}}}}}, "topics.t.value.a.integer: between: 2 is larger than 1"),
     ({"topics": {"t": {"value": {"a": {"template": "{b}"}}}}}, "needs the field 'b', which this record does not have"),

@@ -14,6 +14,7 @@ from headrace.demos.catalogue import demos
 from headrace.demos.history import History
 from headrace.demos.picture import document
 from headrace.demos.picture_text import rendered
+from headrace.demos.screen import Screen
 from headrace.demos.topics import Contents, Result
 from headrace.records.builder import Record
 
@@ -54,3 +55,30 @@ def test_a_picture_can_be_drawn_at_any_moment(name: str) -> None:
         shown = history.added_to(demo.check.picture(found, 10))
         assert document(shown)
         console.print(rendered(shown))
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50)])
+@pytest.mark.parametrize("name", demos())
+def test_a_picture_fits_the_terminal(name: str, width: int, height: int) -> None:
+    demo, whole = demos()[name], expected(name)
+    console = Console(file=io.StringIO(), width=width, height=height)
+    history = History(demo.trend)
+    history.note(whole, 5)
+    facts = {"sent": 4000, "lag": 5}
+    shown = Screen(console, name, "127.0.0.1:9092").drawn(
+        facts, "running", lambda rows: history.added_to(demo.check.picture(whole, rows))
+    )
+    console.print(shown)
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) < height
+    assert not [line for line in lines if "…" in line], "a column is cut"
+
+
+def test_before_the_first_batch_the_headline_says_so() -> None:
+    console = Console(file=io.StringIO(), width=100, height=24)
+    screen = Screen(console, "cep", "127.0.0.1:9092")
+    nothing = demos()["cep"].check.picture({}, 5)
+    for lag, said in ((None, "sent 7  first batch of Spark …  Ctrl-C stops"), (0, "sent 7  lag 0  Ctrl-C stops")):
+        console.print(screen.drawn({"sent": 7, "lag": lag}, "running", lambda rows: nothing))
+        assert isinstance(console.file, io.StringIO) and said in console.file.getvalue()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from headrace.demos import postgres, processes, program
 from headrace.demos.catalogue import demos
+from headrace.demos.errors import DemoFailed
 from headrace.demos.program import Wishes, run_demo
 from headrace.kernel.errors import Refused
 from headrace.pipelines.connectors.cdc.change_logs import change_log
@@ -63,3 +65,39 @@ def test_without_postgresql_the_bank_uses_sqlite(monkeypatch: pytest.MonkeyPatch
         rows = [change.after or {} for change in log.changes(0, log.latest())]
         assert [row["cents"] for row in rows] == [100, 100, 101]
         assert bank.large_transactions() == [(large, "ann", 101, 100)] and small < large
+    (tmp_path / "pipeline").mkdir()
+    with story.resources(tmp_path) as again:  # type: ignore[attr-defined]
+        assert again["headrace.demo.database"] == url
+
+
+def test_the_bank_does_not_go_on_without_its_temporary_database(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HEADRACE_DEMO_DATABASE", raising=False)
+    (tmp_path / "pipeline").mkdir()
+    story = demos()["bank"].story
+    assert story is not None
+    refused = pytest.raises(DemoFailed, match="was temporary: name another --data directory")
+    with refused, story.resources(tmp_path):  # type: ignore[attr-defined]
+        pass
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_files_of_a_failed_run_are_kept(
+    is_right: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without --data the files are temporary, and the reason of a failure is in them."""
+
+    def ends(demo: object, wishes: object, data: Path, console: object) -> int:
+        (data / "spark.log").write_text("the reason")
+        return 0 if is_right else 1
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(program, "_exit_code", ends)
+    assert run_demo(demos()["taxi"], Wishes()) == (0 if is_right else 1)
+    kept = [str(folder) for folder in tmp_path.iterdir()]
+    said = capsys.readouterr().out
+    if is_right:
+        assert kept == [] and said == ""
+    else:
+        assert said == f"The files of this run are kept in {kept[0]}\n"

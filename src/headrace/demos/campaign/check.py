@@ -60,16 +60,16 @@ def picture(found: Result, rows: int) -> Picture:
         ]
         for name, each in figures.items()
     ]  # fmt: skip
-    columns = ("campaign", "impressions", "clicks", "rate %", "conversions", "revenue")
-    table = Table("campaigns", columns, lines, bar="rate %")
+    columns = ("campaign", "impressions", "clicks", "per 100", "conversions", "revenue")
+    table = Table("campaigns", columns, lines)
     if set(figures) < {"A", "B"}:
         return panels(table)
     difference, low, high = uplift(figures["A"], figures["B"])
-    clear = "the difference is clear" if low > 0 or high < 0 else "no clear difference yet"
+    verdict = "B is better" if low > 0 else "A is better" if high < 0 else "no clear difference"
     interval = {
-        "uplift of B over A": f"{difference:+.1%} clicks per impression",
-        "95 % interval": f"{low:+.1%} to {high:+.1%}",
-        "so": clear,
+        "clicks of 100 impressions, B more than A": f"{100 * difference:+.1f}",
+        "95 % interval": f"{100 * low:+.1f} to {100 * high:+.1f}",
+        "verdict": verdict,
     }
     return panels(table, Figures("", interval))
 

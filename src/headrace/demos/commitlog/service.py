@@ -27,14 +27,15 @@ class Store:
         self.stopping = threading.Event()
 
     def serve(self) -> None:
-        # The others take over when a dead service has been silent for so long.
-        cluster = connect(self.bootstrap, settings={"session.timeout.ms": 6000})
+        # The others take over when a dead service has been silent for so long. Its open transaction hides the log
+        # behind it until the broker aborts it: a minute with Kafka's default.
+        cluster = connect(self.bootstrap, settings={"session.timeout.ms": 6000, "transaction.timeout.ms": 6000})
         requests, log = cluster.topic("stock-requests", dict), cluster.topic("stock", dict)
         with (
             cluster.transactions(f"stock-{self.name}") as transactions,
-            requests.read(group="stock", guarantee="exactly-once", idle=0.5) as reader,
+            # After a rebalance another service may have changed what this one remembers.
+            requests.read(group="stock", guarantee="exactly-once", idle=0.5, on_rebalance=self.owned.clear) as reader,
         ):
-            reader.consumer.subscribe(["stock-requests"], on_assign=self.forget, on_revoke=self.forget)
             while not self.stopping.is_set():
                 for batch in reader.batches():
                     with transactions.begin(reader) as transaction:
@@ -47,10 +48,6 @@ class Store:
                             reader.done(record)
                     if self.stopping.is_set():
                         return
-
-    def forget(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-        """Another service may have changed the partitions meanwhile."""
-        self.owned.clear()
 
     def state_of(self, partition: int) -> dict[str, int]:
         if partition not in self.owned:

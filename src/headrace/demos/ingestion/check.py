@@ -6,7 +6,7 @@ import json
 
 from headrace.demos.picture import Cell, Figures, Picture, Table
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept, table_rows, table_size
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Files to topics to a lake; speed and batch layer agree."
 # The generator fills files; a connector brings them to a topic.
@@ -34,9 +34,8 @@ def expected(inputs: Contents) -> Result:
 
 
 def found(outputs: Contents) -> Result:
-    assert outputs.tables is not None
-    result: Result = {name: table_size(outputs.tables / name) for name in ("bronze", "silver")}
-    for row in table_rows(outputs.tables / "gold"):
+    result: Result = {name: outputs.lake.size(name) for name in ("bronze", "silver")}
+    for row in outputs.lake.rows("gold"):
         result[f"batch|{row['sensor']}"] = [row["readings"], row["watts"], row["peak"]]
     for sensor, row in outputs.latest("sensor-totals").items():
         result[f"speed|{sensor}"] = [row["readings"], row["watts"], row["peak"]]
@@ -48,8 +47,8 @@ def picture(found: Result, rows: int) -> Picture:
     table: list[list[Cell]] = []
     for sensor in sensors[:rows]:
         speed, batch = (found.get(f"{layer}|{sensor}", (0, 0, 0)) for layer in ("speed", "batch"))
-        table.append([sensor, speed[0], speed[1], batch[0], batch[1], "yes" if speed == batch else "not yet"])
-    names = ("sensor", "speed: readings", "speed: watts", "batch: readings", "batch: watts", "agree")
+        table.append([sensor, speed[0], speed[1], batch[1], "yes" if speed == batch else "not yet"])
+    names = ("sensor", "readings", "watts (speed)", "watts (batch)", "agree")
     return panels(
         Figures("rows in the lake", {"bronze (raw)": found["bronze"], "silver (typed, once)": found["silver"]}),
         Table("the same question, two layers", names, table),

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-from headrace import connect
 from headrace.demos.stage import Stage
 
 FILES = 4
@@ -26,14 +25,15 @@ def run(stage: Stage) -> None:
             half.write_bytes(b"\n".join(records) + b"\n")
             half.rename(landing / f"plant-{number}.json")
             lines += len(records)
-            stage.say(f"plant-{number}.json arrives with {len(records)} lines")
+            stage.sender.sent.records["readings"] += len(records)
+            stage.say(f"plant-{number}.json arrives with {len(records):,} lines")
             stage.pause(5)
             stage.wait_for_records(lines, "readings-raw")
-        journal = connect(stage.bootstrap).topic("delivered-lines", dict)
-        for file in sorted(landing.glob("plant-*.json")):
-            for at, line in enumerate(file.read_bytes().splitlines()):
-                journal.send({"line": line.decode()}, key=f"{file.name}:{at}")
-        journal.flush()
+        with stage.cluster() as cluster:
+            journal = cluster.topic("delivered-lines", dict)
+            for file in sorted(landing.glob("plant-*.json")):
+                for at, line in enumerate(file.read_bytes().splitlines()):
+                    journal.send({"line": line.decode()}, key=f"{file.name}:{at}")
 
 
 @contextmanager

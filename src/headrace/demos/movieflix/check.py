@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Final
 
-from headrace.demos.picture import Figures, Picture, Table
+from headrace.demos.picture import Cell, Figures, Picture, Table
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept, table_size
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Resume a film, live user profiles, the next film to watch."
 OUTPUTS = {
@@ -21,24 +21,25 @@ _GENRES: Final = ("drama", "comedy", "crime")
 
 
 def expected(inputs: Contents) -> Result:
-    rows = list(inputs.rows("watch-events"))
     last: dict[tuple[str, str], tuple[int, int, str]] = {}
     profiles: dict[str, Counter[str]] = defaultdict(Counter)
-    by_user = defaultdict(list)
+    rows = list(inputs.rows("watch-events"))
     for row in rows:
         at = (row["user"], row["title"])
         last[at] = max(last.get(at, (0, 0, "")), (row["at"], row["second"], row["device"]))
         profiles[row["user"]].update(["reports", row["genre"]])
-        by_user[row["user"]].append(row)
+    started = defaultdict(list)
+    for row in inputs.rows("viewings"):
+        started[row["user"]].append(row)
     pairs = Counter(
         (one["title"], two["title"])
-        for events in by_user.values()
-        for one in events
-        for two in events
+        for viewings in started.values()
+        for one in viewings
+        for two in viewings
         if one["title"] != two["title"] and abs(one["at"] - two["at"]) <= _NEAR_MS
     )
     result: Result = {"rows for analytics": len(rows)}
-    result |= {f"position|{user}|{title}": second for (user, title), (_, second, _) in last.items()}
+    result |= {f"position|{user}|{title}": [second, on, at] for (user, title), (at, second, on) in last.items()}
     result |= {
         f"profile|{user}": [each["reports"], *(each[genre] for genre in _GENRES)] for user, each in profiles.items()
     }
@@ -46,34 +47,44 @@ def expected(inputs: Contents) -> Result:
 
 
 def found(outputs: Contents) -> Result:
-    assert outputs.tables is not None
-    result: Result = {"rows for analytics": table_size(outputs.tables / "watched")}
-    result |= {f"position|{key}": each["second"] for key, each in outputs.latest("watch-positions").items()}
+    result: Result = {"rows for analytics": outputs.lake.size("watched")}
+    result |= {
+        f"position|{key}": [each["second"], each["device"], each["at"]]
+        for key, each in outputs.latest("watch-positions").items()
+    }
     profiles = outputs.latest("user-profiles")
     result |= {f"profile|{user}": [each["reports"], *(each[g] for g in _GENRES)] for user, each in profiles.items()}
     return result | {f"next|{key}": each["count"] for key, each in outputs.latest("recommendations").items()}
 
 
 def picture(found: Result, rows: int) -> Picture:
-    positions = [(*key.split("|")[1:], second) for key, second in sorted(found.items()) if key.startswith("position")]
-    resume = [[user, title, _clock(second)] for user, title, second in positions[:rows]]
-    best: dict[str, tuple[int, str]] = {}
-    for key, number in found.items():
-        if key.startswith("next|"):
-            _, title, after = key.split("|")
-            best[title] = max(best.get(title, (0, "")), (number, after))
-    following = sorted(best.items(), key=lambda item: -item[1][0])[:rows]
-    likes = [
-        [key.removeprefix("profile|"), _GENRES[max(range(3), key=lambda at: value[1 + at])], value[0]]
-        for key, value in sorted(found.items())
-        if key.startswith("profile|")
-    ]
+    following: dict[str, tuple[int, str]] = {}
+    current: dict[str, tuple[int, str, int, str]] = {}
+    for key, value in found.items():
+        kind, _, rest = key.partition("|")
+        if kind == "next":
+            title, after = rest.split("|")
+            following[title] = max(following.get(title, (0, "")), (value, after))
+        elif kind == "position":
+            user, title = rest.split("|")
+            second, device, at = value
+            current[user] = max(current.get(user, (0, "", 0, "")), (at, title, second, device))
+    latest = sorted(current.items(), key=lambda item: -item[1][0])[:rows]
+    resume: list[list[Cell]] = []
+    for user, (_, title, second, device) in latest:
+        _, *likes = found.get(f"profile|{user}", [0, 0, 0, 0])
+        favourite = _GENRES[likes.index(max(likes))] if any(likes) else None
+        resume.append([user, title, _clock(second), device, favourite, following.get(title, (0, None))[1]])
+    best = sorted(following.items(), key=lambda item: -item[1][0])[:rows]
+    columns = ("user", "watches", "left at", "on", "likes", "watch next")
     return panels(
-        Figures("", {"rows in the analytics table": found["rows for analytics"]}),
-        Table("resume", ("user", "title", "at"), resume),
-        Table("profiles", ("user", "likes most", "reports"), likes[:rows]),
+        Figures("", {"users": len(current), "rows in the analytics table": found["rows for analytics"]}),
+        Table("users, as their next device sees them", columns, resume),
         Table(
-            "watch next", ("after", "watch", "together"), [[t, after, n] for t, (n, after) in following], bar="together"
+            "often watched together",
+            ("film", "and then", "times"),
+            [[t, then, n] for t, (n, then) in best],
+            bar="times",
         ),
     )
 

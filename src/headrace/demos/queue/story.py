@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from headrace.demos.stage import Stage
+from headrace.demos.stage import QUIET, Stage
 
 WORKERS = 5
 
@@ -31,9 +31,9 @@ def run(stage: Stage) -> None:
 
 
 def _begin_at_the_first_job(bootstrap: str) -> None:
-    """A new share group begins at the end of the topic unless it is told otherwise."""
+    """A new share group begins at the end of the topic unless its configuration says otherwise."""
     earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
     group = ConfigResource(ResourceType.GROUP, "workers", incremental_configs=[earliest])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     (changed,) = admin.incremental_alter_configs([group]).values()
     changed.result()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from headrace import connect
 from headrace.demos.stage import Stage
 
 
@@ -19,9 +18,8 @@ def run(stage: Stage) -> None:
     stage.send(third)
     _kill_a_broker_while_orders_arrive(stage, stage.records - 2 * third)
     sent = stage.sender.sent.total
-    acknowledged = connect(stage.bootstrap).topic("acknowledged", dict)
-    acknowledged.send({"orders": sent}, key="orders")
-    acknowledged.flush()
+    with stage.cluster() as cluster:
+        cluster.topic("acknowledged", dict).send({"orders": sent}, key="orders")
     stage.wait_for_records(sent, "invoices")
 
 

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import Final
 
-from headrace.demos.picture import Map, Picture, Point, Table, Zone
+from headrace.demos.picture import Cell, Figures, Map, Picture, Point, Table, Zone
 from headrace.demos.picture import picture as panels
-from headrace.demos.topics import Contents, Result, compacted, kept, table_size
+from headrace.demos.topics import Contents, Result, compacted, kept
 
 TITLE = "Nearest driver, surge prices per zone, exact cost of rides."
 OUTPUTS = {
@@ -22,12 +22,14 @@ _BASE: Final = 3.0
 _PER_KM: Final = 1.8
 _SEEN_MS: Final = 2000
 _KM: Final = 3.0
+_QUARTERS: Final = {"0-0": "SW", "0-1": "NW", "1-0": "SE", "1-1": "NE"}
 
 
 def expected(inputs: Contents) -> Result:
     drivers = [row for row in inputs.rows("driver-positions") if row["state"] == "free"]
     requests = list(inputs.rows("ride-requests"))
-    result: Result = {"rows in the lake": sum(1 for _ in inputs.rows("ride-positions"))}
+    tracked = ("driver-positions", "ride-positions")
+    result: Result = {"rows in the lake": sum(1 for topic in tracked for _ in inputs.rows(topic))}
     for request in requests:
         near = [
             (
@@ -46,13 +48,14 @@ def expected(inputs: Contents) -> Result:
     for kind, rows in (("riders", requests), ("drivers", drivers)):
         for row in rows:
             demand[f"{_zone(row)}|{row['at'] // 10_000 * 10_000}"][kind] += 1
-    result |= {f"zone|{key}": [each["riders"], each["drivers"]] for key, each in demand.items()}
+    for key, each in demand.items():
+        result[f"zone|{key}"] = [each["riders"], each["drivers"], surge(each["riders"], each["drivers"])]
     tracks = defaultdict(list)
     for row in inputs.rows("ride-positions"):
         tracks[row["ride"]].append((row["at"], row["x"], row["y"]))
     for ride, track in tracks.items():
         km = sum(math.hypot(two[1] - one[1], two[2] - one[2]) for one, two in pairwise(sorted(track)))
-        result[f"ride|{ride}"] = [len(track), round(km, 4)]
+        result[f"ride|{ride}"] = [len(track), round(km, 4), round(_BASE + _PER_KM * km, 2), *max(track)[1:]]
     return result
 
 
@@ -61,45 +64,54 @@ def _zone(row: Result) -> str:
 
 
 def found(outputs: Contents) -> Result:
-    assert outputs.tables is not None
-    result: Result = {"rows in the lake": table_size(outputs.tables / "ride_track")}
+    result: Result = {"rows in the lake": outputs.lake.size("positions")}
     result |= {
         f"match|{key}": [each["driver"], each["km"], [each["x"], each["y"]], [each["dx"], each["dy"]]]
         for key, each in outputs.latest("matches").items()
     }
-    result |= {f"zone|{key}": [each["riders"], each["drivers"]] for key, each in outputs.latest("zone-demand").items()}
+    result |= {
+        f"zone|{key}": [each["riders"], each["drivers"], round(each["surge"], 4)]
+        for key, each in outputs.latest("zone-demand").items()
+    }
     return result | {
-        f"ride|{key}": [each["positions"], round(each["km"], 4)] for key, each in outputs.latest("ride-costs").items()
+        f"ride|{key}": [each["positions"], round(each["km"], 4), round(each["cost"], 2), each["x"], each["y"]]
+        for key, each in outputs.latest("ride-costs").items()
     }
 
 
 def surge(riders: int, drivers: int) -> float:
     """The price factor of a zone: 1 with enough drivers, at most 3. A driver reports about every two seconds."""
-    return round(min(3.0, max(1.0, 5 * riders / max(drivers, 1))), 1)
+    return round(min(3.0, max(1.0, 5 * riders / max(drivers, 1))), 4)
 
 
 def picture(found: Result, rows: int) -> Picture:
-    latest: dict[str, tuple[int, int, int]] = {}
-    for key, (riders, drivers) in ((key, value) for key, value in found.items() if key.startswith("zone|")):
-        _, zone, start = key.split("|")
-        latest[zone] = max(latest.get(zone, (0, 0, 0)), (int(start), riders, drivers))
-    zones = []
-    for name, (_, riders, drivers) in sorted(latest.items()):
-        x, y = (5.0 * int(part) for part in name.split("-"))
-        factor = surge(riders, drivers)
-        zones.append(Zone(x, y, 5, 5, f"× {factor}", (factor - 1) / 2))
-    made = [(key[6:], *value) for key, value in found.items() if key.startswith("match|")]
-    points = [
-        point
-        for _, _, _, at, by in made[-12:]
-        for point in (Point(at[0], at[1], "rider", "rider"), Point(by[0], by[1], "driver", "matched driver"))
+    latest: dict[str, tuple[int, float]] = {}
+    rides: list[tuple[str, float, float, float, float]] = []
+    made: list[tuple[str, str, float, list[float], list[float]]] = []
+    for key, value in found.items():
+        kind, _, name = key.partition("|")
+        if kind == "zone":
+            zone, start = name.split("|")
+            latest[zone] = max(latest.get(zone, (0, 0.0)), (int(start), value[2]))
+        elif kind == "ride":
+            rides.append((name, *value[1:]))
+        elif kind == "match":
+            made.append((name, *value))
+    made.sort(key=lambda match: int(match[0].rpartition("-")[2]))  # requests are numbered as they come
+    zones = [
+        Zone(5.0 * int(name[0]), 5.0 * int(name[2]), 5, 5, f"{_QUARTERS[name]} × {factor:.1f}", (factor - 1) / 2)
+        for name, (_, factor) in sorted(latest.items())
+        if name in _QUARTERS
     ]
-    rides = sorted(
-        ((key[5:], value[1]) for key, value in found.items() if key.startswith("ride|")), key=lambda r: -r[1]
-    )
-    costs = [[ride, round(km, 2), round(_BASE + _PER_KM * km, 2)] for ride, km in rides[:rows]]
+    points = [Point(x, y, ride, "taxi with a rider") for ride, _, _, x, y in rides]
+    for _, driver, _, (x, y), (dx, dy) in made[-8:]:
+        points += [Point(dx, dy, driver, "driver on the way"), Point(x, y, "rider", "rider waits")]
+    matches: list[list[Cell]] = [[request, driver, round(km, 2)] for request, driver, km, *_ in made[-rows:][::-1]]
+    dearest = sorted(rides, key=lambda ride: -ride[2])[:rows]
+    costs: list[list[Cell]] = [[ride, round(km, 2), cost] for ride, km, cost, *_ in dearest]
     return panels(
-        Map("surge price by zone, latest matches", 10, 10, points, zones),
-        Table("latest matches", ("request", "driver", "km"), [[r, d, round(km, 2)] for r, d, km, *_ in made[-rows:]]),
-        Table("rides", ("ride", "km", "cost"), costs),
+        Figures("", {"matches": len(made), "rides": len(rides), "positions in the lake": found["rows in the lake"]}),
+        Map("the city: surge price by quarter", 10, 10, points, zones),
+        Table("latest matches", ("request", "driver", "km"), matches),
+        Table("rides, the dearest first", ("ride", "km", "cost"), costs),
     )

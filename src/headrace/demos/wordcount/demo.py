@@ -92,7 +92,8 @@ class WordCountDemo:
         from headrace.pipelines.session import spark_session
 
         spec = load_spec(WORDCOUNT).with_settings({BOOTSTRAP: self.bootstrap}, storage=str(self.storage))
-        self.spark = spark_session("wordcount")
+        self.storage.mkdir(parents=True, exist_ok=True)
+        self.spark = spark_session("wordcount", output=self.storage.parent / "spark.log")
         self.run = PipelineRun(spec, self.spark, report=lambda text: self.console.print(text, style="yellow"))
         self.run.start()
 
@@ -205,7 +206,10 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
                     console.print(f"The web console is on {url}")
                 return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
     except (PipelineError, Fault) as error:
-        console.print(f"headrace: {error}", style="red")
+        console.print(f"headrace: {error}", style="red", markup=False)
+        if temporary is not None and any(temporary.rglob("*.log")):
+            console.print(f"The files of this run are kept in {temporary}", highlight=False)
+            temporary = None
         return 1
     except KeyboardInterrupt:
         return 0

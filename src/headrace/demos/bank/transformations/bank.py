@@ -39,7 +39,8 @@ def captured() -> DataFrame:
     return keyed(rows, f.col("account"), "kind", "account", "id", "cents", "at_ms", "position", "number")
 
 
-@dp.append_flow(target="bank_thresholds")
+# The table of thresholds is for people and may be some seconds old. Between its batches the alerts have all cores.
+@dp.append_flow(target="bank_thresholds", spark_conf={"headrace.trigger.interval": "5 seconds"})
 def thresholds() -> DataFrame:
     chosen = json_stream("bank-changes", CHANGE, required="account").where("kind = 'thresholds'")
     latest = chosen.groupBy("account").agg(f.max(f.struct("position", "number", "cents")).alias("last"))

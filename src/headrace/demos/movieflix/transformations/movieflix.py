@@ -45,8 +45,8 @@ def profiles() -> DataFrame:
 
 @dp.append_flow(target="watched_together")
 def pairs() -> DataFrame:
-    # Two titles that one user watched within ten seconds (minutes, in a real service).
-    one = json_stream("watch-events", WATCHED, required="at").withWatermark("at", "1 hour")
+    # Two titles that one user started within ten seconds (an evening, in a real service).
+    one = json_stream("viewings", "user string, title string, at long", required="at").withWatermark("at", "1 hour")
     two = one.select(f.col("user").alias("user2"), f.col("title").alias("title2"), f.col("at").alias("at2"))
     near = f.expr(
         "user = user2 and title <> title2 and at2 between at - interval 10 seconds and at + interval 10 seconds"

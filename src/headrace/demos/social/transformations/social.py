@@ -9,29 +9,17 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headrace.demos.streams import json_stream, keyed, millis
 from headrace.pipelines.brokers import broker_options
 
 spark = SparkSession.active()
 BROKERS = broker_options(spark)
 
 
-def events(topic: str) -> DataFrame:
-    rows = (
-        spark.readStream.format("headrace")
-        .options(**BROKERS)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .load()
-    )
-    value = f.from_json(f.col("value").cast("string"), "post string, at long")
-    # A malformed record gives null. It is counted nowhere.
-    event = rows.select(value.alias("v"), f.lit(topic).alias("kind")).where("v.post is not null and v.at is not null")
-    return event.select("kind", "v.post", f.timestamp_millis("v.at").alias("at"))
-
-
 @dp.temporary_view
 def reactions() -> DataFrame:
-    return events("likes").unionAll(events("comments"))
+    # A malformed record has no time. It is counted nowhere.
+    return json_stream("likes,comments", "post string, at long", required="at").where("post is not null")
 
 
 dp.create_sink("post_totals", "headrace", {**BROKERS, "topic": "post-totals"})
@@ -44,11 +32,11 @@ def totals() -> DataFrame:
         spark.readStream.table("reactions")
         .groupBy("post")
         .agg(
-            f.count_if(f.col("kind") == "likes").alias("likes"),
-            f.count_if(f.col("kind") == "comments").alias("comments"),
+            f.count_if(f.col("topic") == "likes").alias("likes"),
+            f.count_if(f.col("topic") == "comments").alias("comments"),
         )
     )
-    return per_post.select(f.col("post").alias("key"), f.to_json(f.struct("likes", "comments")).alias("value"))
+    return keyed(per_post, f.col("post"), "likes", "comments")
 
 
 @dp.append_flow(target="post_activity")
@@ -56,8 +44,6 @@ def activity() -> DataFrame:
     # Without a watermark Spark writes a window again whenever it changes. With one it would write each window once,
     # when no late reaction can change it any more: right for a report, too late for a trending list.
     counts = spark.readStream.table("reactions").groupBy(f.window("at", "10 seconds").alias("w"), "post").count()
-    start = f.unix_millis(f.col("w.start"))
-    return counts.select(
-        f.concat_ws("|", "post", start.cast("string")).alias("key"),
-        f.to_json(f.struct("post", start.alias("start"), f.col("count").alias("reactions"))).alias("value"),
-    )
+    start = millis("w.start")
+    key = f.concat_ws("|", "post", start.cast("string"))
+    return keyed(counts, key, "post", start.alias("start"), f.col("count").alias("reactions"))

@@ -53,22 +53,21 @@ def nearest() -> DataFrame:
 
 @dp.append_flow(target="zone_demand")
 def demand() -> DataFrame:
-    # Requests and reports of free drivers per zone of 5 x 5 km and ten seconds. The price is computed by the reader.
-    zone = ZONE.alias("zone")
-    riders = json_stream("ride-requests", POSITION, required="at").select(
-        zone, "at", f.lit(1).alias("riders"), f.lit(0).alias("drivers")
+    # Requests and reports of free drivers per zone of 5 x 5 km and ten seconds. A free driver reports about every two
+    # seconds, so five reports are one driver. The price factor is 1 with a driver for each rider, and at most 3.
+    both = json_stream("ride-requests,driver-positions", f"state string, {POSITION}", required="at")
+    counts = both.groupBy(f.window("at", "10 seconds").alias("w"), ZONE.alias("zone")).agg(
+        f.count_if(f.col("topic") == "ride-requests").alias("riders"),
+        f.count_if(f.col("state") == "free").alias("drivers"),
     )
-    drivers = free_drivers().select(zone, "at", f.lit(0).alias("riders"), f.lit(1).alias("drivers"))
-    window = f.window("at", "10 seconds").alias("w")
-    counts = (
-        riders.unionAll(drivers)
-        .groupBy(window, "zone")
-        .agg(f.sum("riders").alias("riders"), f.sum("drivers").alias("drivers"))
-    )
+    counts = counts.where("riders + drivers > 0")
     start = millis("w.start")
+    surge = f.expr("least(3D, greatest(1D, 5 * riders / greatest(drivers, 1)))")
     return keyed(
-        counts, f.concat_ws("|", "zone", start.cast("string")), "zone", start.alias("start"), "riders", "drivers"
-    )
+        counts,
+        f.concat_ws("|", "zone", start.cast("string")),
+        "zone", start.alias("start"), "riders", "drivers", surge.alias("surge"),
+    )  # fmt: skip
 
 
 @dp.append_flow(target="ride_costs")
@@ -79,10 +78,14 @@ def costs() -> DataFrame:
         "aggregate(sequence(1, size(track) - 1), 0D, (sum, i) -> sum + if(size(track) < 2, 0D, "
         "sqrt(pow(track[i].x - track[i - 1].x, 2) + pow(track[i].y - track[i - 1].y, 2))))"
     )
-    return keyed(track, f.col("ride"), f.size("track").alias("positions"), km.alias("km"))
+    far = track.withColumn("km", km).withColumn("last", f.element_at("track", -1))
+    cost = f.expr("3.0 + 1.8 * km").alias("cost")
+    return keyed(far, f.col("ride"), f.size("track").alias("positions"), "km", cost, "last.x", "last.y")
 
 
 @dp.table
-def ride_track() -> DataFrame:
-    # Every position of every ride, in the lake: the cost can be computed again at any time.
-    return json_stream("ride-positions", f"ride string, {POSITION}", required="at")
+def positions() -> DataFrame:
+    # Every position before and during the rides, in the lake: the cost can be computed again at any time.
+    return json_stream(
+        "driver-positions,ride-positions", f"driver string, ride string, state string, {POSITION}", required="at"
+    )
