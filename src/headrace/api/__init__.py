@@ -14,6 +14,7 @@ In reading order:
 `reader`           consumers of a group, and readers without one
 `sender`           the producer of a cluster: back-pressure, errors of delivery
 `transaction`      consume, transform and produce in one transaction
+`bounded_call`     a call of the C library with a deadline
 `queue`            share groups
 `frames`           topics as Arrow, pandas, Polars and DuckDB tables
 `arrow_columns`    topics as Arrow columns without an object for each record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient, New
 from headrace.api.errors import NotPossible
 
 _TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Topics:
                 name, len(one.partitions), max((len(p.replicas) for p in one.partitions.values()), default=0)
             )
             for name, one in sorted(found.items())
-            if not name.startswith("__")
+            if not name.startswith("__") and one.error is None
         }
 
     def __iter__(self) -> Iterator[str]:
@@ -77,19 +79,31 @@ class Topics:
     def create(
         self, name: str, partitions: int = 1, *, replicas: int = -1, settings: Mapping[str, str] | None = None
     ) -> TopicFacts:
-        """Raises NotPossible with the broker's reason."""
+        """Returns when the brokers know the topic. Raises NotPossible with their reason."""
         asked = NewTopic(name, partitions, replicas, config=dict(settings or {}))
         try:
             self._admin.create_topics([asked])[name].result(_TIMEOUT_S)
         except KafkaException as error:
             raise NotPossible(f"topic {name!r} was not created: {error.args[0].str()}") from None
+        self._wait(name, is_there=True)
         return self[name]
 
     def delete(self, name: str) -> None:
+        """Returns when the brokers have forgotten the topic. Raises NotPossible with their reason."""
         try:
             self._admin.delete_topics([name])[name].result(_TIMEOUT_S)
         except KafkaException as error:
             raise NotPossible(f"topic {name!r} was not deleted: {error.args[0].str()}") from None
+        self._wait(name, is_there=False)
+
+    def _wait(self, name: str, *, is_there: bool) -> None:
+        """The controller answers first, and brokers follow: Kafka's tell of a new topic some milliseconds later."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while (name in self._all()) is not is_there:
+            if time.monotonic() > deadline:
+                change = "created" if is_there else "deleted"
+                raise NotPossible(f"topic {name!r} was {change}, but no broker showed it within {_TIMEOUT_S:g} s")
+            time.sleep(_PAUSE_S)
 
     def _repr_html_(self) -> str:
         rows = [(one.name, one.partitions, one.replicas) for one in self._all().values()]

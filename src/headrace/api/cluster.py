@@ -36,15 +36,16 @@ class Cluster:
         self.acls = Acls(admin)
 
     @overload
-    def topic(self, name: str, type_: type[T]) -> Topic[T]: ...
+    def topic(self, name: str, type_: type[T], *, format: str = "avro") -> Topic[T]: ...
     @overload
-    def topic(self, name: str, type_: str | None = None) -> Topic[object]: ...
+    def topic(self, name: str, type_: str | None = None, *, format: str = "avro") -> Topic[object]: ...
 
-    def topic(self, name: str, type_: type[T] | str | None = None) -> Topic[T] | Topic[object]:
-        """A typed topic. With a registry the schema of the type is registered now. Raises NoSchema, SchemaRefused."""
+    def topic(self, name: str, type_: type[T] | str | None = None, *, format: str = "avro") -> Topic[T] | Topic[object]:
+        """A typed topic. With a registry the schema of the type is registered now, as Avro or with `format="json"` as
+        JSON Schema. Raises NoSchema, SchemaRefused."""
         if not name:
             raise NotPossible("a topic needs a name")
-        codec = codec_for(name, type_, self._registry)
+        codec = codec_for(name, type_, self._registry, format)
         return Topic(name, type_, codec, self._settings, self._sender)
 
     def transactions(self, id_: str) -> Transactions:
@@ -61,8 +62,13 @@ class Cluster:
             sender.flush(timeout_s)
 
     def close(self) -> None:
-        """Delivers what is queued. Raises DeliveryFailed."""
-        self.flush()
+        """Delivers what is queued, then ends the producers. Raises DeliveryFailed."""
+        try:
+            self.flush()
+        finally:
+            for sender in self._senders.values():
+                sender.close()
+            self._senders.clear()
 
     def __enter__(self) -> Cluster:
         return self

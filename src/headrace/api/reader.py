@@ -8,7 +8,7 @@ last one. If the body raises or leaves the loop, the record it had is not commit
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -76,15 +76,17 @@ class GroupReader(Generic[T]):
         guarantee: str,
         *,
         idle_s: float | None,
+        on_rebalance: Callable[[], None] = lambda: None,
     ) -> None:
         self.consumer = Consumer({**settings, "enable.auto.commit": False})
         self._is_member = False
-        self.consumer.subscribe([topic], on_assign=self._assigned)
+        self._on_rebalance = on_rebalance
+        self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
         self._decoder = decoder
         self.guarantee = guarantee
         self._idle_s = idle_s
         self.positions: dict[tuple[str, int], int] = {}
-        self._committed_at = time.monotonic()
+        self._committed_at = self._heard_at = time.monotonic()
         self._closed = False
 
     def __enter__(self) -> GroupReader[T]:
@@ -109,20 +111,26 @@ class GroupReader(Generic[T]):
 
     def batches(self) -> Iterator[list[Record[T]]]:
         """Lists of records as they come. Nothing is committed: call `done` and `commit`, or use a transaction."""
-        heard_at = time.monotonic()
+        self._heard_at = time.monotonic()
         wait_s = _WAIT_S if self._idle_s is None else min(_WAIT_S, self._idle_s)
         while not self._closed:
             messages = list(checked(next_messages(self.consumer, _BATCH, wait_s)))
             if messages:
                 yield [self._decoder.record(one) for one in messages]
-                heard_at = time.monotonic()
+                self._heard_at = time.monotonic()
             else:
                 self._commit_if_due()
-                if self._idle_s is not None and time.monotonic() - heard_at >= self._idle_after(self._idle_s):
+                if self._idle_s is not None and time.monotonic() - self._heard_at >= self._idle_after(self._idle_s):
                     return
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._is_member = True
+        # The first records of the new partitions are on their way: the time before does not count as idle.
+        self._heard_at = time.monotonic()
+        self._on_rebalance()
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._on_rebalance()
 
     def _idle_after(self, idle_s: float) -> float:
         """A reader that waits for its group to form is not idle."""

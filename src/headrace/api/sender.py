@@ -7,7 +7,7 @@ DeliveryFailed at the next send, flush or close; the message names the line that
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FrameType
 from typing import Final
@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.api.errors import DeliveryFailed, NotPossible
 
+DEFAULT_GUARANTEE: Final = "at-least-once"
 GUARANTEES: Final = ("at-most-once", "at-least-once", "exactly-once")
 _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
     "at-most-once": {"acks": "1", "retries": 0},
@@ -24,13 +25,24 @@ _SETTINGS: Final[Mapping[str, Mapping[str, object]]] = {
 }
 _FULL_QUEUE_POLL_S: Final = 0.5
 # Reports of failures wait for a poll.
-_POLL_EVERY: Final = 64
+POLL_EVERY: Final = 64
+# What a producer raises that takes no record: RuntimeError after its end.
+REFUSALS: Final = (BufferError, KafkaException, RuntimeError)
 Report = Callable[[KafkaError | None, Message], None]
 
 Key = str | bytes | None
 SentHeaders = Mapping[str, bytes | str | None]
 Line = tuple[CodeType, int]
 """A function and the place in its bytecode: cheaper to ask for than the number of the line."""
+Home = tuple[CodeType | None, int, Callable[..., None], Sequence[str]]
+"""The line that sends most records of a topic, the call that queues one, and the failures that have not been raised."""
+
+
+def _not_yet(*_: object) -> None:
+    raise AssertionError("no line of code is None")
+
+
+NO_HOME: Final[Home] = (None, -1, _not_yet, ())
 
 
 def check_guarantee(guarantee: str) -> None:
@@ -49,7 +61,6 @@ class Sender:
         reports = {"delivery.report.only.error": True, "on_delivery": self._failed_at_home}
         self._producer = Producer({**settings, **_SETTINGS[guarantee], **reports})
         self._produce = self._producer.produce
-        self._sent = 0
         self._homes: dict[str, Line] = {}
         self._reports: dict[Line, Report] = {}
         self._lock = threading.Lock()
@@ -75,11 +86,17 @@ class Sender:
             return
         try:
             self._produce(topic, value, key)
-        except (BufferError, KafkaException) as error:
-            self._retry(error, topic, partial(self._produce, topic, value, key))
-        self._sent += 1
-        if not self._sent % _POLL_EVERY:
-            self._producer.poll(0)
+        except REFUSALS as error:
+            self.retry(error, topic, partial(self._produce, topic, value, key))
+        self.poll()
+
+    def home(self, topic: str) -> Home:
+        """For a caller that sends without `send`: it compares the line, calls the function, and polls now and then."""
+        return *self._homes[topic], self._produce, self._failures
+
+    def poll(self) -> None:
+        """Takes the reports of failures."""
+        self._producer.poll(0)
 
     def _with_options(
         self,
@@ -99,19 +116,22 @@ class Sender:
         produce = partial(self._produce, topic, value, key, on_delivery=failed, **more)
         try:
             produce()
-        except (BufferError, KafkaException) as error:
-            self._retry(error, topic, produce)
-        self._producer.poll(0)
+        except REFUSALS as error:
+            self.retry(error, topic, produce)
+        self.poll()
 
-    def _retry(self, error: Exception, topic: str, produce: Callable[[], object]) -> None:
-        """Waits for room if the queue is full. Raises DeliveryFailed for any other reason."""
+    def retry(self, error: Exception, topic: str, produce: Callable[[], object]) -> None:
+        """Waits for room if the queue is full. Raises NotPossible if the cluster is closed, and DeliveryFailed for any
+        other reason."""
         while isinstance(error, BufferError):
             self._producer.poll(_FULL_QUEUE_POLL_S)
             try:
                 produce()
                 return
-            except (BufferError, KafkaException) as again:
+            except REFUSALS as again:
                 error = again
+        if isinstance(error, RuntimeError):
+            raise NotPossible(f"topic {topic}: the connection to the cluster is closed: connect again") from None
         raise DeliveryFailed(f"topic {topic} takes no records: {error.args[0].str()}") from None
 
     def flush(self, timeout_s: float) -> None:
@@ -121,6 +141,10 @@ class Sender:
             self._raise()
         if left:
             raise DeliveryFailed(f"{left} records were not delivered within {timeout_s:g} s: is the cluster reachable?")
+
+    def close(self) -> None:
+        """Ends the producer: its threads and connections, and what it asks of topics that it knows."""
+        self._producer.close()
 
     def _failed_at_home(self, error: KafkaError | None, message: Message) -> None:
         self._failed(self._homes.get(message.topic() or ""), error, message)
@@ -133,7 +157,8 @@ class Sender:
 
     def _raise(self) -> None:
         with self._lock:
-            failures, self._failures = self._failures, []
+            failures = self._failures.copy()
+            self._failures.clear()
         more = f"; and {len(failures) - 1} more" if len(failures) > 1 else ""
         raise DeliveryFailed(f"a record was not delivered: {failures[0]}{more}")
 

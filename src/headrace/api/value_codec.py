@@ -1,7 +1,7 @@
 """Values of a topic as bytes: unchanged, as text, as JSON, or as Avro records of a schema registry.
 
 bytes, str          unchanged, UTF-8
-a record type       with a registry Avro with the schema of the type; without one JSON
+a record type       with a registry Avro or JSON with the schema of the type; without one JSON
 "registry"          any subject of the registry: values are mappings
 None                JSON of any shape
 """
@@ -13,16 +13,18 @@ import decimal
 import json
 import typing
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from headrace.api.derived_schema import avro_schema
-from headrace.api.errors import NoSchema, SchemaRefused, WrongValue
+from headrace.api.derived_schema import avro_schema, json_schema
+from headrace.api.errors import NoSchema, NotPossible, SchemaRefused, WrongValue
 from headrace.api.value_types import built, is_record_type, plain
 from headrace.serialization.errors import RegistryError, RegistryUnreachable, SerializationError
 from headrace.serialization.record_decoder import RecordDecoder
 from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
+from headrace.serialization.schema import AVRO, JSON
 
+_KINDS: Final = {"avro": AVRO, "json": JSON}
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -82,13 +84,14 @@ class Json:
 
 
 class Registered:
-    """Avro records with the schema of a type, or with the latest schema of the subject (`hint` None)."""
+    """Records with the schema of a type, or with the latest schema of the subject (`hint` None)."""
 
-    def __init__(self, client: RegistryClient, topic: str, hint: type | None) -> None:
+    def __init__(self, client: RegistryClient, topic: str, hint: type | None, kind: str = AVRO) -> None:
         self._topic = topic
         self._hint = hint
-        text = None if hint is None else avro_schema(hint)
-        self._encoder = RecordEncoder(client, schema=text)
+        self._is_json = kind == JSON
+        derive = json_schema if self._is_json else avro_schema
+        self._encoder = RecordEncoder(client, kind, schema=None if hint is None else derive(hint))
         try:
             schema = self._encoder.schema_for(topic)
         except RegistryUnreachable:
@@ -97,7 +100,8 @@ class Registered:
             name = "its latest schema" if hint is None else hint.__name__
             raise SchemaRefused(f"topic {topic}: the registry refuses {name}: {error}") from None
         self.client = client
-        self.reader = None if hint is None else schema
+        # Avro needs the schema of the writer to read the bytes; JSON documents name their fields themselves.
+        self.reader = None if hint is None or self._is_json else schema
         """The schema of the type; None if each record is read by its own."""
         self._decoder = RecordDecoder(client, reader=self.reader, native=True)
 
@@ -105,7 +109,7 @@ class Registered:
         if self._hint is not None:
             _check_type(value, self._hint)
         try:
-            return self._encoder.encode(self._topic, plain(value))
+            return self._encoder.encode(self._topic, _json_values(plain(value)) if self._is_json else plain(value))
         except SerializationError as error:
             raise WrongValue(str(error)) from None
 
@@ -116,8 +120,12 @@ class Registered:
         return decoded.value if self._hint is None else built(self._hint, decoded.value)
 
 
-def codec_for(topic: str, hint: type | str | None, registry: RegistryClient | None) -> ValueCodec:
-    """Raises NoSchema, SchemaRefused."""
+def codec_for(
+    topic: str, hint: type | str | None, registry: RegistryClient | None, format_: str = "avro"
+) -> ValueCodec:
+    """`format_`: of the schema that is registered for a type. Raises NoSchema, SchemaRefused."""
+    if format_ not in _KINDS:
+        raise NotPossible(f'topic {topic}: format={format_!r}: choose "avro" or "json"')
     if hint == "registry":
         if registry is None:
             raise NoSchema(f"topic {topic}: connect(…, registry=URL) names the schema registry")
@@ -134,13 +142,22 @@ def codec_for(topic: str, hint: type | str | None, registry: RegistryClient | No
             f"topic {topic}: {name} is no type of values; use a dataclass, a Pydantic model, a msgspec struct, a "
             'TypedDict, bytes, str, dict or "registry"'
         )
-    return Json(hint) if registry is None else Registered(registry, topic, hint)
+    return Json(hint) if registry is None else Registered(registry, topic, hint, _KINDS[format_])
 
 
 def _check_type(value: object, hint: type) -> None:
     wanted = dict if typing.is_typeddict(hint) else hint
     if not isinstance(value, wanted):
         raise WrongValue(f"{value!r} is {type(value).__name__}: this topic takes {hint.__name__}")
+
+
+def _json_values(value: object) -> object:
+    """The value with what JSON has: times and decimals become text."""
+    if isinstance(value, dict):
+        return {name: _json_values(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_json_values(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else _as_text(value)
 
 
 def _as_text(value: object) -> str:

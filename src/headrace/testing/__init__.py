@@ -6,6 +6,8 @@
         running.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
     with cluster(brokers=3) as running:              # real replication in this process
         running.kill(2)
+    with process_cluster(brokers=3) as running:      # three processes, no JVM; from headrace.testing.process_cluster
+        running.kill(2)
     with broker_process(data_dir=directory) as running:
         running.kill()                               # SIGKILL: the directory looks as after a crash
 
@@ -15,10 +17,13 @@ In reading order:
 `in_process`           a broker in a thread of this process
 `in_process_cluster`   several of them, with the coordination store in memory (`memory_store`)
 `process`              a broker as a separate process
+`process_cluster`      several of them; `cluster_settings` is what both kinds of clusters share
+`fork_server`          starts their processes in milliseconds
 `secured`, `registry`  a broker with TLS and logins; a schema registry
 `clock`                time that a test can turn
 `faults`               failing requests; `fault_answers`, `request_topics` and `request_log` serve it
-`older_release`        the APIs of an earlier release of Kafka
+`full_disk`            a disk without room
+`emulation`            brokers as earlier releases of Kafka
 `snapshots`            a data directory as one file; `snapshot_command` is `headrace snapshot`
 `chaos`                an application under a fault plan, and what it lost, doubled, disordered or did not read
 `assertions`           `assert_records`, `eventually`, a topic as text
@@ -37,11 +42,13 @@ if TYPE_CHECKING:
     from headrace.testing.in_process import RunningBroker, broker
     from headrace.testing.in_process_cluster import InProcessCluster, cluster
     from headrace.testing.process import BrokerProcess, broker_process
+    from headrace.testing.process_cluster import ProcessCluster
     from headrace.testing.snapshots import load_snapshot, save_snapshot
 
 __all__ = [
     "BrokerProcess",
     "InProcessCluster",
+    "ProcessCluster",
     "RunningBroker",
     "assert_records",
     "broker",
@@ -56,6 +63,7 @@ __all__ = [
 _HOMES = {
     "BrokerProcess": "process",
     "InProcessCluster": "in_process_cluster",
+    "ProcessCluster": "process_cluster",
     "RunningBroker": "in_process",
     "assert_records": "assertions",
     "broker": "in_process",

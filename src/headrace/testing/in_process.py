@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import tempfile
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 from headrace.broker.broker import Broker
 from headrace.broker.environment import Environment, Serve, open_cluster_store
@@ -19,13 +20,17 @@ from headrace.config import BrokerConfig, load_broker_config
 from headrace.controller.core.topics import USE_DEFAULT, NewTopic
 from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.store import ClusterStore
+from headrace.kernel import errors as kernel_errors
 from headrace.kernel.errors import ErrorCode
+from headrace.testing import full_disk
 from headrace.testing.account import broker_account
 from headrace.testing.clock import BrokerClock, TurnedClock, TurnedLoop
+from headrace.testing.emulation.older_release import OlderRelease
 from headrace.testing.faults import Fault, FaultArguments, RequestFaults, fault
-from headrace.testing.older_release import OlderRelease
 from headrace.testing.request_log import SeenRequest
-from headrace.testing.snapshots import SnapshotCopies
+
+if TYPE_CHECKING:
+    from headrace.testing.snapshots import SnapshotCopies
 
 T = TypeVar("T")
 OpenStore = Callable[[BrokerConfig], Awaitable[ClusterStore]]
@@ -40,6 +45,8 @@ TEST_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "log.initial.task.delay.ms": "86400000",
     "log.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "5",
@@ -110,9 +117,18 @@ class RunningBroker:
         """Fails requests of an API. Raises FaultError."""
         return self._faults.add(fault(api, **how))
 
+    def disk_full(self) -> None:
+        """Fills the disk of the broker: writes fail with KAFKA_STORAGE_ERROR and reads go on, until `make_room`."""
+        full_disk.fill(self.data_dir)
+
+    def make_room(self) -> None:
+        """Ends `disk_full`."""
+        full_disk.make_room(self.data_dir)
+
     def heal(self) -> None:
-        """Removes every fault."""
+        """Removes every fault, also a full disk."""
         self._faults.clear()
+        self.make_room()
 
     def requests(self, count: int = 30) -> list[SeenRequest]:
         """The last requests that the broker got, oldest first."""
@@ -123,7 +139,10 @@ class RunningBroker:
     ) -> None:
         """Creates a topic. Raises TopicError."""
         topic = NewTopic(name, partitions, USE_DEFAULT if replicas is None else replicas, configs=dict(settings or {}))
-        (result,) = self.run(self.broker.parts.gateway.create_topics([topic]))
+        try:
+            (result,) = self.run(self.broker.parts.gateway.create_topics([topic]))
+        except kernel_errors.Fault as fault:
+            raise TopicError(f"topic {name!r} was not created: {fault.message}") from fault
         if result.error is not ErrorCode.none:
             raise TopicError(f"topic {name!r} was not created: {result.message or result.error.name}")
 
@@ -161,6 +180,8 @@ class RunningBroker:
     async def _abandon(self) -> None:
         """Drops connections, tasks and files without the steps of a clean shutdown."""
         self.broker.connections.close()
+        # The task of a request that has just arrived takes its first step: Python warns about one that never does.
+        await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -189,6 +210,7 @@ class RunningBroker:
 
     def stop(self) -> None:
         """Shuts the broker down cleanly. A second call does nothing."""
+        self.make_room()
         if self._thread.is_alive():
             try:
                 self.loop.call_soon_threadsafe(self._stopped.set)
@@ -207,7 +229,12 @@ def temporary_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix="headrace-", dir=_MEMORY_DISK if in_memory else None))
 
 
-_snapshots: Final = SnapshotCopies(temporary_directory)
+@functools.cache
+def _snapshots() -> SnapshotCopies:
+    """The files that this process has unpacked. Loads when a test has a snapshot."""
+    from headrace.testing.snapshots import SnapshotCopies
+
+    return SnapshotCopies(temporary_directory)
 
 
 @contextmanager
@@ -224,7 +251,7 @@ def broker(
     directory = data_dir or temporary_directory()
     try:
         if snapshot is not None:
-            _snapshots.copy_to(Path(snapshot), directory)
+            _snapshots().copy_to(Path(snapshot), directory)
         running = RunningBroker(settings or {}, directory, version=version)
         try:
             yield running

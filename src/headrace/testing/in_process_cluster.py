@@ -3,6 +3,7 @@
 with cluster(brokers=3) as running:
     running.kill(2)             # the broker stops without a word; its directory looks as after a crash
     running.cut(1, 3)           # the two no longer reach each other; both reach broker 2 and clients
+    running.disk_full(1)        # it refuses writes, so other replicas lead; `heal` ends it
     running.start(2)
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,27 +22,13 @@ from typing import Final, Unpack
 from headrace.config import BrokerConfig
 from headrace.net.free_ports import free_port
 from headrace.testing.clock import BrokerClock, TurnedClock, TurnedLoop
+from headrace.testing.cluster_settings import ClusterError, check_brokers, listed, replicated_settings
 from headrace.testing.faults import Fault, FaultArguments
 from headrace.testing.in_process import RunningBroker, temporary_directory
 from headrace.testing.memory_store import MemoryStore, MemoryTree
 
-_MOST_BROKERS: Final = 9
-_CLUSTER_SETTINGS: Final = {
-    "zookeeper.connect": "memory:2181",  # makes it a cluster member; the store of the test replaces ZooKeeper
-    "replica.lag.time.max.ms": "3000",
-    "replica.fetch.wait.max.ms": "100",
-}
-_REPLICATION_FACTORS: Final = (
-    "default.replication.factor",
-    "offsets.topic.replication.factor",
-    "transaction.state.log.replication.factor",
-    "share.coordinator.state.topic.replication.factor",
-)
-_MIN_IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
-
-
-class ClusterError(ValueError):
-    """The cluster has no such broker, or it is not in that state."""
+# Makes a broker a member of a cluster; the store of the test replaces ZooKeeper.
+_MEMBER: Final = {"zookeeper.connect": "memory:2181"}
 
 
 class Links:
@@ -52,6 +40,7 @@ class Links:
         self._open: weakref.WeakKeyDictionary[asyncio.Transport, tuple[frozenset[int], TurnedLoop]] = (
             weakref.WeakKeyDictionary()
         )
+        self._lock = threading.Lock()  # each broker connects in its own thread
 
     def check(self, broker_id: int, port: int) -> frozenset[int] | None:
         """The link to the owner of `port`. Raises ConnectionRefusedError if it is cut."""
@@ -59,17 +48,29 @@ class Links:
         if owner is None:
             return None
         link = frozenset({broker_id, owner})
-        if link in self.cut:
-            raise ConnectionRefusedError(f"a test cut the link between brokers {broker_id} and {owner}")
+        self._refuse_if_cut(link)
         return link
 
     def opened(self, transport: asyncio.Transport, link: frozenset[int], loop: TurnedLoop) -> None:
-        self._open[transport] = link, loop
+        """Notes a new connection. Raises ConnectionRefusedError if the link was cut meanwhile."""
+        with self._lock:
+            self._open[transport] = link, loop
+        try:
+            self._refuse_if_cut(link)
+        except ConnectionRefusedError:
+            transport.abort()
+            raise
+
+    def _refuse_if_cut(self, link: frozenset[int]) -> None:
+        if link in self.cut:
+            raise ConnectionRefusedError(f"a test cut the link between brokers {' and '.join(map(str, sorted(link)))}")
 
     def sever(self, link: frozenset[int]) -> None:
         self.cut.add(link)
-        for transport, (of, loop) in list(self._open.items()):
-            if of == link and not loop.is_closed():
+        with self._lock:
+            severed = [(transport, loop) for transport, (of, loop) in self._open.items() if of == link]
+        for transport, loop in severed:
+            if not loop.is_closed():
                 loop.call_soon_threadsafe(transport.abort)
 
 
@@ -127,12 +128,8 @@ class InProcessCluster:
     """Brokers 1 to N. `bootstrap` names all of them; they share one `clock`."""
 
     def __init__(self, brokers: int, settings: Mapping[str, str], directory: Path) -> None:
-        if not 1 <= brokers <= _MOST_BROKERS:
-            raise ClusterError(f"brokers={brokers}: must be between 1 and {_MOST_BROKERS}")
-        replicas = str(min(brokers, 3))
-        needed = dict.fromkeys(_REPLICATION_FACTORS, replicas)
-        acks = {name: str(min(brokers, 2)) for name in _MIN_IN_SYNC}
-        self.settings = {**_CLUSTER_SETTINGS, **needed, **acks, **settings}
+        check_brokers(brokers)
+        self.settings = {**_MEMBER, **replicated_settings(brokers), **settings}
         self.directory = directory
         self.tree = MemoryTree()
         self.links = Links()
@@ -157,7 +154,7 @@ class InProcessCluster:
         """Starts a broker that was killed or stopped, on the same port and directory."""
         port = self._ports.get(broker_id)
         if port is None:
-            raise ClusterError(f"there is no broker {broker_id}: the cluster has {_listed(self._ports)}")
+            raise ClusterError(f"there is no broker {broker_id}: the cluster has {listed(self._ports)}")
         if broker_id in self.brokers:
             raise ClusterError(f"broker {broker_id} runs already")
         running = ClusterBroker(self, broker_id, port)
@@ -178,7 +175,7 @@ class InProcessCluster:
         """Cuts the link between two brokers. Clients and the coordination store still reach both."""
         for broker_id in (one, other):
             if broker_id not in self._ports:
-                raise ClusterError(f"there is no broker {broker_id}: the cluster has {_listed(self._ports)}")
+                raise ClusterError(f"there is no broker {broker_id}: the cluster has {listed(self._ports)}")
         self.links.sever(frozenset({one, other}))
 
     def join(self) -> None:
@@ -187,8 +184,14 @@ class InProcessCluster:
 
     def running(self, broker_id: int) -> ClusterBroker:
         if broker_id not in self.brokers:
-            raise ClusterError(f"broker {broker_id} does not run: {_listed(self.brokers)} do")
+            raise ClusterError(f"broker {broker_id} does not run: {listed(self.brokers)} do")
         return self.brokers[broker_id]
+
+    def create_topic(
+        self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None, *, replicas: int | None = None
+    ) -> None:
+        """Creates a topic, by default with as many replicas as the settings say. Raises TopicError."""
+        next(iter(self.brokers.values())).create_topic(name, partitions, settings, replicas=replicas)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Id of the broker that leads a partition; -1 if there is none."""
@@ -203,8 +206,16 @@ class InProcessCluster:
         chosen = self.brokers.values() if broker is None else [self.running(broker)]
         return [one.fail(api, **how) for one in chosen]
 
+    def disk_full(self, broker_id: int) -> None:
+        """Fills the disk of a broker: it refuses writes, and other replicas lead instead of it."""
+        self.running(broker_id).disk_full()
+
+    def make_room(self, broker_id: int) -> None:
+        """Ends `disk_full`: the replicas of the broker catch up and return to the in-sync sets."""
+        self.running(broker_id).make_room()
+
     def heal(self) -> None:
-        """Restores every link and removes every fault."""
+        """Restores every link and removes every fault, also full disks."""
         self.join()
         for one in self.brokers.values():
             one.heal()
@@ -218,10 +229,6 @@ class InProcessCluster:
         for one in list(self.brokers.values()):
             one.kill()
         self.brokers.clear()
-
-
-def _listed(brokers: Mapping[int, object]) -> str:
-    return "brokers " + ", ".join(str(one) for one in sorted(brokers)) if brokers else "none"
 
 
 @contextmanager

@@ -6,9 +6,9 @@ Imports nothing of Headrace before a test asks for a fixture.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import pytest
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.testing.in_process import RunningBroker
     from headrace.testing.in_process_cluster import InProcessCluster
+    from headrace.testing.process_cluster import ProcessCluster
     from headrace.testing.registry import RunningRegistry
     from headrace.testing.secured import SecuredBroker
 
@@ -90,17 +91,41 @@ def headrace_topic(request: pytest.FixtureRequest, headrace: RunningBroker) -> s
     return name
 
 
+class ClusterFactory:
+    """What the fixture `headrace_cluster` gives. The clusters end with the test."""
+
+    def __init__(self, running: ExitStack, settings: Mapping[str, str]) -> None:
+        self._running = running
+        self._settings = {**_SETTINGS, **settings}
+
+    @overload
+    def __call__(
+        self, brokers: int = 3, settings: Mapping[str, str] | None = None, *, processes: Literal[False] = False
+    ) -> InProcessCluster: ...
+    @overload
+    def __call__(
+        self, brokers: int = 3, settings: Mapping[str, str] | None = None, *, processes: Literal[True]
+    ) -> ProcessCluster: ...
+
+    def __call__(
+        self, brokers: int = 3, settings: Mapping[str, str] | None = None, *, processes: bool = False
+    ) -> InProcessCluster | ProcessCluster:
+        """Starts a cluster in this process, or one of broker processes."""
+        merged = {**self._settings, **(settings or {})}
+        if processes:
+            from headrace.testing.process_cluster import process_cluster
+
+            return self._running.enter_context(process_cluster(brokers, merged))
+        from headrace.testing.in_process_cluster import cluster
+
+        return self._running.enter_context(cluster(brokers, merged))
+
+
 @pytest.fixture
-def headrace_cluster(headrace_settings: Mapping[str, str]) -> Iterator[Callable[..., InProcessCluster]]:
-    """A factory: `headrace_cluster(brokers=3)` starts a cluster in this process, which ends with the test."""
-    from headrace.testing.in_process_cluster import cluster
-
+def headrace_cluster(headrace_settings: Mapping[str, str]) -> Iterator[ClusterFactory]:
+    """A factory: `headrace_cluster(brokers=3)` starts a cluster in this process, with `processes=True` in processes."""
     with ExitStack() as running:
-
-        def start(brokers: int = 3, settings: Mapping[str, str] | None = None) -> InProcessCluster:
-            return running.enter_context(cluster(brokers, {**_SETTINGS, **headrace_settings, **(settings or {})}))
-
-        yield start
+        yield ClusterFactory(running, headrace_settings)
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,14 @@ import pytest
 from confluent_kafka import Producer
 
 import headrace
+from headrace.api.administration import TopicFacts
 from headrace.api.cluster import Cluster
 from headrace.api.errors import DeliveryFailed, NoSchema, NotPossible, ReadFailed, SchemaRefused, WrongValue
 from headrace.client.contexts import Contexts, save
 from headrace.testing.in_process import RunningBroker, broker
 from headrace.testing.registry import RunningRegistry, registry
 from headrace.testing.secured import make_certificates, secured_broker
-from tests.support.clock import wait_for
+from tests.support.clock import Stopwatch, wait_for
 
 
 class Size(enum.Enum):
@@ -124,6 +125,18 @@ def test_a_value_comes_back_through_the_registry(registered: Cluster, name: str,
     (record,) = topic.records()
     assert record.raw is not None and record.raw[0] == 0, "the wire format of the registry"
     assert record.value == value
+
+
+def test_a_reader_hears_of_a_rebalance_and_still_knows_when_it_is_idle(cluster: Cluster, name: str) -> None:
+    topic = cluster.topic(name, str)
+    topic.send("1")
+    topic.flush()
+    heard: list[str] = []
+    with topic.read(group=name, idle=1, on_rebalance=lambda: heard.append("rebalance")) as reader:
+        watch = Stopwatch()
+        assert [record.value for record in reader] == ["1"]
+    watch.at_most(20, because="a reader that does not know of its partitions waits half a minute for its group")
+    assert len(heard) == 2, "once for the assignment, once for the end"
 
 
 def test_a_subject_of_the_registry_needs_no_type(registered: Cluster, name: str) -> None:
@@ -281,6 +294,23 @@ def test_administration(cluster: Cluster, name: str) -> None:
         cluster.topics.create("a/b")
 
 
+def test_a_new_topic_is_awaited_although_brokers_hear_of_it_late(
+    cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's controller answers before its brokers have the topic. Here the first answers do not have it."""
+    topics, late = cluster.topics, f"{name}-late"
+    real, asked = topics._all, []
+
+    def answers() -> dict[str, TopicFacts]:
+        asked.append(late)
+        known = real()
+        return known if len(asked) > 3 else {one: facts for one, facts in known.items() if one != late}
+
+    monkeypatch.setattr(topics, "_all", answers)
+    assert topics.create(late).partitions == 1
+    assert len(asked) > 3
+
+
 @dataclasses.dataclass
 class Odd:
     size: complex
@@ -336,6 +366,18 @@ def test_a_failed_delivery_names_the_line_that_sent_it(running: RunningBroker, n
     topic.send("tea")
     cluster.close()
     assert [one.value for one in topic.records()] == ["tea"]
+
+
+def test_a_closed_cluster_has_no_producer_left_that_creates_its_topics_again(running: RunningBroker, name: str) -> None:
+    with headrace.connect(running.bootstrap, settings={"topic.metadata.refresh.interval.ms": 20}) as cluster:
+        topic = cluster.topic(name, str)
+        topic.send("tea")
+        topic.send("tea", guarantee="exactly-once")
+    with pytest.raises(NotPossible, match="the connection to the cluster is closed: connect again"):
+        topic.send("cake")
+    with pytest.raises(NotPossible, match="connect again"):
+        topic.send("cake", guarantee="exactly-once")
+    assert [one.value for one in topic.records()] == ["tea", "tea"]
 
 
 def test_a_missing_topic_cannot_be_read() -> None:

@@ -1,20 +1,18 @@
-"""Faults by request, as librdkafka and aiokafka see them."""
+"""Faults by request: what they match, and wrong calls.
+
+`tests/conformance/test_faults_of_the_kit.py` has each fault through three clients."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import CorruptRecordException, KafkaError, NotLeaderForPartitionError, RequestTimedOutError
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from headrace.testing.faults import FaultError
 from headrace.testing.in_process import RunningBroker, broker
-from tests.support.clock import Stopwatch
 
 
 @pytest.fixture(scope="module")
@@ -46,104 +44,6 @@ def send(headrace: RunningBroker, topic: str, value: str = "tea", **settings: An
     return told[0]
 
 
-def values(headrace: RunningBroker, topic: str, **settings: Any) -> list[bytes]:
-    """Everything in partition 0, read with librdkafka."""
-    more = {name.replace("_", "."): setting for name, setting in settings.items()}
-    consumer = Consumer(
-        {"bootstrap.servers": headrace.bootstrap, "group.id": "g", "enable.partition.eof": True, "log_level": 0, **more}
-    )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    try:
-        while True:
-            message = consumer.poll(30)
-            assert message is not None
-            if message.error() is None:
-                found.append(message.value())
-            elif message.error().name() == "_PARTITION_EOF":
-                return found
-            else:
-                raise KafkaException(message.error())
-    finally:
-        consumer.close()
-
-
-def aio_send(headrace: RunningBroker, topic: str, **settings: Any) -> Any:
-    async def run() -> Any:
-        producer = AIOKafkaProducer(bootstrap_servers=headrace.bootstrap, **settings)
-        await producer.start()
-        try:
-            return await producer.send_and_wait(topic, b"tea", partition=0)
-        finally:
-            await producer.stop()
-
-    return asyncio.run(run())
-
-
-def aio_read(headrace: RunningBroker, topic: str, **settings: Any) -> bytes:
-    async def run() -> bytes:
-        consumer = AIOKafkaConsumer(
-            topic, bootstrap_servers=headrace.bootstrap, auto_offset_reset="earliest", **settings
-        )
-        await consumer.start()
-        try:
-            return bytes((await asyncio.wait_for(consumer.getone(), 30)).value)
-        finally:
-            await consumer.stop()
-
-    return asyncio.run(run())
-
-
-# --- librdkafka ---
-
-
-def test_librdkafka_retries_a_retriable_error_and_succeeds(headrace: RunningBroker, topic: str) -> None:
-    fault = headrace.fail("Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
-    assert send(headrace, topic).offset() == 0
-    assert fault.hits == 2
-    assert values(headrace, topic) == [b"tea"]
-
-
-def test_librdkafka_reports_a_fatal_error_to_the_sender(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", error="TOPIC_AUTHORIZATION_FAILED")
-    assert send(headrace, topic).name() == "TOPIC_AUTHORIZATION_FAILED"
-    assert values(headrace, topic) == []
-
-
-def test_a_dropped_answer_doubles_the_record_without_idempotence(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", drop_answer=True)
-    assert send(headrace, topic).offset() == 1
-    assert values(headrace, topic) == [b"tea", b"tea"]
-
-
-def test_a_dropped_answer_is_harmless_with_idempotence(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", drop_answer=True)
-    assert send(headrace, topic, enable_idempotence=True).offset() == 0
-    assert values(headrace, topic) == [b"tea"]
-
-
-def test_a_closed_connection_loses_nothing(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", close=True, times=2)
-    assert send(headrace, topic).offset() == 0
-    assert values(headrace, topic) == [b"tea"]
-
-
-def test_a_silent_broker_times_the_request_out(headrace: RunningBroker, topic: str) -> None:
-    fault = headrace.fail("Produce", silent=True, times=None)
-    error = send(headrace, topic, request_timeout_ms=200, message_timeout_ms=500)
-    assert error.name() in ("_MSG_TIMED_OUT", "REQUEST_TIMED_OUT")
-    assert fault.hits >= 1
-    headrace.heal()
-    assert len(values(headrace, topic)) >= 1, "applied, although the client never learnt it"
-
-
-def test_a_delay_holds_the_answer_back(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", delay=0.3)
-    watch = Stopwatch()
-    assert send(headrace, topic).offset() == 0
-    watch.at_least(0.3)
-
-
 def test_a_throttle_time_reaches_the_client(headrace: RunningBroker, topic: str) -> None:
     throttled: list[int] = []
     headrace.fail("Produce", throttle=0.2)
@@ -160,20 +60,6 @@ def test_a_throttle_time_reaches_the_client(headrace: RunningBroker, topic: str)
             break
         producer.poll(0.1)
     assert throttled == [200]
-
-
-def test_corrupt_records_are_noticed_by_the_checksum(headrace: RunningBroker, topic: str) -> None:
-    send(headrace, topic)
-    headrace.fail("Fetch", corrupt=True)
-    with pytest.raises(KafkaException, match="_BAD_MSG"):
-        values(headrace, topic, check_crcs=True)
-
-
-def test_a_fetch_error_is_retried(headrace: RunningBroker, topic: str) -> None:
-    send(headrace, topic)
-    fault = headrace.fail("Fetch", error="NOT_LEADER_OR_FOLLOWER", times=2)
-    assert values(headrace, topic) == [b"tea"]
-    assert fault.hits == 2
 
 
 @pytest.mark.parametrize(
@@ -198,6 +84,8 @@ def test_other_apis_fail_by_request_too(headrace: RunningBroker, topic: str, api
             "bootstrap.servers": headrace.bootstrap,
             "group.id": f"g-{api}-{error}",
             "auto.offset.reset": "earliest",
+            # After a failed Metadata request the client asks again at its next refresh. The default is five minutes.
+            "topic.metadata.refresh.interval.ms": 1000,
             "log_level": 0,
         }
     )
@@ -210,17 +98,6 @@ def test_other_apis_fail_by_request_too(headrace: RunningBroker, topic: str, api
     finally:
         consumer.close()
     assert fault.hits == 1
-
-
-def test_a_failed_commit_is_reported(headrace: RunningBroker, topic: str) -> None:
-    send(headrace, topic)
-    headrace.fail("OffsetCommit", error="UNKNOWN_MEMBER_ID", times=None)
-    consumer = Consumer({"bootstrap.servers": headrace.bootstrap, "group.id": "committer"})
-    try:
-        with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
-            consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
-    finally:
-        consumer.close()
 
 
 def test_creating_a_topic_can_fail(headrace: RunningBroker) -> None:
@@ -267,46 +144,6 @@ def test_a_seed_repeats_random_faults(headrace: RunningBroker) -> None:
     first = outcomes(7)
     assert outcomes(7) == first
     assert True in first and False in first
-
-
-# --- aiokafka ---
-
-
-def test_aiokafka_retries_a_retriable_error(headrace: RunningBroker, topic: str) -> None:
-    fault = headrace.fail("Produce", error="NOT_LEADER_OR_FOLLOWER")
-    assert aio_send(headrace, topic).offset == 0
-    assert fault.hits == 1
-
-
-def test_aiokafka_raises_a_fatal_error(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", error="MESSAGE_TOO_LARGE")
-    with pytest.raises(KafkaError, match="MessageSizeTooLarge"):
-        aio_send(headrace, topic)
-
-
-def test_aiokafka_doubles_without_idempotence_after_a_dropped_answer(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", drop_answer=True)
-    aio_send(headrace, topic)
-    assert values(headrace, topic) == [b"tea", b"tea"]
-
-
-def test_aiokafka_notices_corrupt_records(headrace: RunningBroker, topic: str) -> None:
-    send(headrace, topic)
-    headrace.fail("Fetch", corrupt=True, times=None)
-    with pytest.raises(CorruptRecordException):
-        aio_read(headrace, topic)
-
-
-def test_aiokafka_reads_after_a_closed_connection(headrace: RunningBroker, topic: str) -> None:
-    send(headrace, topic)
-    headrace.fail("Fetch", close=True)
-    assert aio_read(headrace, topic) == b"tea"
-
-
-def test_aiokafka_times_out_on_a_silent_broker(headrace: RunningBroker, topic: str) -> None:
-    headrace.fail("Produce", silent=True, times=None)
-    with pytest.raises((RequestTimedOutError, NotLeaderForPartitionError, KafkaError)):
-        aio_send(headrace, topic, request_timeout_ms=300)
 
 
 # --- wrong calls ---

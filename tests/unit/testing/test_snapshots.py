@@ -66,7 +66,9 @@ def test_copies_share_rolled_segments_and_a_broker_changes_none_of_them(snapshot
     copies = SnapshotCopies(make_directory)
     copies.copy_to(snapshot, copy)
     logs = sorted((copy / "orders-0").glob("*.log"))
-    assert [one.stat().st_nlink for one in logs] == [2, 2, 1], "the newest segment is written again, so it is copied"
+    links = [one.stat().st_nlink for one in logs]
+    # How many segments there are depends on the batches of the client.
+    assert len(links) > 2 and links == [*[2] * (len(links) - 1), 1], "only the newest segment is written again"
     before = digests(unpacked)
     with broker(data_dir=copy) as running:
         with headrace.connect(running.bootstrap, settings={"log_level": 0}) as cluster:

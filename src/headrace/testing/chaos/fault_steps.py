@@ -85,13 +85,26 @@ class Faults:
 
     def _kill_broker(self, fault: FaultPlan, step: Step) -> None:
         with self._brokers:  # one at a time: with two of three dead, a plan would only measure waiting
-            brokers = self._target.brokers
-            chosen = fault.brokers[0] if fault.brokers else self._chance.choice(sorted(brokers.brokers))
+            brokers, chosen = self._target.brokers, self._choose(fault)
             step.label = f"kill broker {chosen}"
             step.began_s = self._now()
             brokers.kill(chosen)
             time.sleep(fault.for_s)
             brokers.start(chosen)
+
+    def _disk_full(self, fault: FaultPlan, step: Step) -> None:
+        with self._brokers:  # a broker with a full disk takes no writes, so it counts as dead here
+            brokers, chosen = self._target.brokers, self._choose(fault)
+            step.label = f"disk full on broker {chosen}"
+            step.began_s = self._now()
+            brokers.disk_full(chosen)
+            try:
+                time.sleep(fault.for_s)
+            finally:
+                brokers.make_room(chosen)
+
+    def _choose(self, fault: FaultPlan) -> int:
+        return fault.brokers[0] if fault.brokers else self._chance.choice(sorted(self._target.brokers.brokers))
 
     def _cut(self, fault: FaultPlan, step: Step) -> None:
         one, other = fault.brokers

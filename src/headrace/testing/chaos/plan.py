@@ -11,6 +11,7 @@ faults:
   - {every: 5s, kill: broker, for: 2s}
   - {at: 4s, cut: [1, 3], for: 3s}
   - {at: 6s, fail: Produce, error: NOT_LEADER_OR_FOLLOWER, times: 5}
+  - {at: 8s, disk_full: broker 1, for: 3s}
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _REQUEST_OPTIONS: Final = (
     "error", "times", "delay", "throttle", "drop_answer", "silent", "close", "corrupt", "client_id", "topic",
     "partition", "probability", "seed",
 )  # fmt: skip
-_FAULT_KEYS: Final = {"at", "every", "for", "kill", "pause", "cut", "fail", "run", "then", *_REQUEST_OPTIONS}
+_KINDS: Final = ("kill", "pause", "cut", "disk_full", "fail", "run")
+_FAULT_KEYS: Final = {"at", "every", "for", *_KINDS, "then", *_REQUEST_OPTIONS}
 _DEFAULT_PAUSE_S: Final = 2.0
 
 
@@ -42,7 +44,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """One line of `faults`. `what` is one of kill-application, pause-application, kill-broker, cut, fail, run."""
+    """One line of `faults`. `what`: kill-application, pause-application, kill-broker, cut, disk-full, fail or run."""
 
     what: str
     at_s: float
@@ -60,6 +62,7 @@ class FaultPlan:
             "kill-application": "kill application",
             "pause-application": "pause application",
             "kill-broker": f"kill broker {self.brokers[0]}" if self.brokers else "kill a broker",
+            "disk-full": f"disk full on broker {self.brokers[0]}" if self.brokers else "disk full on a broker",
             "cut": f"cut {' and '.join(map(str, self.brokers))}",
             "fail": f"fail {self.api}",
             "run": self.command,
@@ -168,9 +171,9 @@ def _fault(line: object, name: str, brokers: int | None) -> FaultPlan:
     unknown = sorted(set(map(str, line)) - _FAULT_KEYS)
     if unknown:
         raise PlanError(f"{name}: unknown key {unknown[0]!r}")
-    kinds = [kind for kind in ("kill", "pause", "cut", "fail", "run") if kind in line]
+    kinds = [kind for kind in _KINDS if kind in line]
     if len(kinds) != 1:
-        raise PlanError(f"{name}: needs exactly one of kill, pause, cut, fail, run")
+        raise PlanError(f"{name}: needs exactly one of {', '.join(_KINDS)}")
     if ("at" in line) == ("every" in line):
         raise PlanError(f"{name}: needs either at or every")
     every_s = seconds(line["every"], f"{name}.every") if "every" in line else None
@@ -188,7 +191,11 @@ def _fault(line: object, name: str, brokers: int | None) -> FaultPlan:
     if brokers is None:
         raise PlanError(f"{name}.{kind}: the brokers of a cluster that is already there are reached with run and then")
     if kind == "kill":
-        return FaultPlan("kill-broker", at_s, every_s, for_s or _DEFAULT_PAUSE_S, _killed(target, name, brokers))
+        chosen = _chosen(target, f"{name}.kill", "application, broker or broker 2", brokers)
+        return FaultPlan("kill-broker", at_s, every_s, for_s or _DEFAULT_PAUSE_S, chosen)
+    if kind == "disk_full":
+        chosen = _chosen(target, f"{name}.disk_full", "broker or broker 2", brokers)
+        return FaultPlan("disk-full", at_s, every_s, for_s or _DEFAULT_PAUSE_S, chosen)
     if kind == "cut":
         return FaultPlan("cut", at_s, every_s, for_s or _DEFAULT_PAUSE_S, _link(target, name, brokers))
     how = {option: line[option] for option in _REQUEST_OPTIONS if option in line}
@@ -199,13 +206,14 @@ def _fault(line: object, name: str, brokers: int | None) -> FaultPlan:
     return FaultPlan("fail", at_s, every_s, for_s, api=str(target), how=how)
 
 
-def _killed(target: object, name: str, brokers: int) -> tuple[int, ...]:
+def _chosen(target: object, name: str, allowed: str, brokers: int) -> tuple[int, ...]:
+    """The broker that the line names; empty if the seed chooses it."""
     found = re.fullmatch(r"broker(?:\s+(\d+))?", str(target))
     if found is None:
-        raise PlanError(f"{name}.kill={target!r}: write application, broker or broker 2")
+        raise PlanError(f"{name}={target!r}: write {allowed}")
     if found[1] is None:
         return ()
-    return (_broker(int(found[1]), f"{name}.kill", brokers),)
+    return (_broker(int(found[1]), name, brokers),)
 
 
 def _link(target: object, name: str, brokers: int) -> tuple[int, ...]:

@@ -3,8 +3,9 @@
     broker(version="2.8")
 
 Clients choose their requests by the answer to ApiVersions, so limiting that answer makes them behave as with that
-release. A request beyond it closes the connection, as Kafka does. The lowest versions stay those of Headrace, because
-no client chooses a version below the highest that both sides know.
+release. A request beyond it closes the connection, as Kafka does. APIs that the release has switched off answer
+UNSUPPORTED_VERSION. The lowest versions stay those of Headrace, because no client chooses a version below the highest
+that both sides know. `kafka_releases` has the facts.
 """
 
 from __future__ import annotations
@@ -13,37 +14,16 @@ from typing import Final
 
 from headrace.broker.environment import Serve
 from headrace.handlers.cluster.api_versions import unsupported_version_answer
+from headrace.handlers.dispatch.error_answers import error_answer
+from headrace.kernel.errors import ErrorCode
 from headrace.net.connection import Connection
 from headrace.net.replies import CLOSE, Reply
+from headrace.testing.emulation.kafka_releases import RELEASES
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import MalformedRequest, RequestHeader, encode_response, read_request_header
 
-
-def _numbered(*highest: int | None) -> dict[int, int]:
-    """The highest version of each API, by its key, from key 0 on; None for an API that the release does not have."""
-    return {key: version for key, version in enumerate(highest) if version is not None}
-
-
-# Keys 4 to 7 are between brokers and their controller: no client sends them.
-_KAFKA_2_8: Final = (
-    # 0–9: Produce, Fetch, ListOffsets, Metadata, …, OffsetCommit, OffsetFetch
-    *(9, 12, 6, 11, None, None, None, None, 8, 7),
-    # 10–19: FindCoordinator, groups, SASL handshake, ApiVersions, CreateTopics
-    *(3, 7, 4, 4, 5, 5, 4, 1, 3, 7),
-    # 20–29: DeleteTopics, DeleteRecords, InitProducerId, epochs, transactions, DescribeAcls
-    *(6, 2, 4, 4, 3, 3, 3, 1, 3, 2),
-    # 30–39: ACLs, configs, log directories, SaslAuthenticate, CreatePartitions, tokens
-    *(2, 2, 4, 2, 2, 2, 2, 3, 2, 2),
-    # 40–49: tokens, DeleteGroups, ElectLeaders, IncrementalAlterConfigs, reassignments, OffsetDelete, quotas
-    *(2, 2, 2, 2, 1, 0, 0, 0, 1, 1),
-    # 50–61: SCRAM users, …, UpdateFeatures, …, DescribeCluster, DescribeProducers
-    *(0, 0, None, None, None, None, None, 0, None, None, 0, 0),
-)
-RELEASES: Final = {
-    "2.8": _numbered(*_KAFKA_2_8),
-    # ListOffsets, OffsetFetch and FindCoordinator grew; DescribeTransactions and ListTransactions are new.
-    "3.0": {**_numbered(*_KAFKA_2_8), 2: 7, 9: 8, 10: 4, 65: 0, 66: 0},
-}
+# Clients before this version of ApiVersions fail on features whose lowest level is 0.
+_SHOWS_LEVEL_0: Final = 4
 
 
 class UnknownRelease(ValueError):
@@ -57,11 +37,12 @@ class OlderRelease:
         if version not in RELEASES:
             known = ", ".join(RELEASES)
             raise UnknownRelease(f"version={version!r}: releases that can be emulated are {known}")
-        self._highest = RELEASES[version]
+        self._version = version
+        self._release = RELEASES[version]
 
     def limits(self, api_key: int, served: range) -> range:
         """The versions that the emulated broker offers of those that are served; empty for none."""
-        highest = self._highest.get(api_key)
+        highest = self._release.highest.get(api_key)
         return range(0) if highest is None else range(served.start, min(served.stop, highest + 1))
 
     def intercept(self, serve: Serve, advertised: dict[int, range]) -> Serve:
@@ -75,9 +56,18 @@ class OlderRelease:
             offered = self.limits(header.api_key, advertised.get(header.api_key, range(0)))
             if header.api_key == ApiKey.API_VERSIONS:
                 return self._versions(header, offered, advertised)
-            return serve(frame, connection) if header.api_version in offered else CLOSE
+            if header.api_version not in offered:
+                return CLOSE
+            return self._refusal(header) if header.api_key in self._release.off else serve(frame, connection)
 
         return serve_or_refuse
+
+    def _refusal(self, header: RequestHeader) -> Reply:
+        message = f"Kafka {self._version} does not serve this with its default settings."
+        fields = error_answer(header.api_key, header.api_version, int(ErrorCode.unsupported_version), message)
+        if fields is None:
+            return CLOSE
+        return encode_response(header.api_key, header.api_version, header.correlation_id, fields)
 
     def _versions(self, header: RequestHeader, own: range, advertised: dict[int, range]) -> Reply:
         if header.api_version not in own:
@@ -91,9 +81,18 @@ class OlderRelease:
                 if versions
             ],
             "throttle_time": 0,
-            "supported_features": [],
-            "finalized_features_epoch": -1,
-            "finalized_features": [],
+            "supported_features": [
+                {"name": name, "min_version": feature.lowest, "max_version": feature.highest}
+                for name, feature in self._release.features.items()
+                if feature.lowest > 0 or header.api_version >= _SHOWS_LEVEL_0
+            ],
+            # A cluster without features has no epoch of them.
+            "finalized_features_epoch": 0 if self._release.features else -1,
+            "finalized_features": [
+                {"name": name, "max_version_level": feature.finalized, "min_version_level": feature.finalized}
+                for name, feature in self._release.features.items()
+                if feature.finalized
+            ],
             "zk_migration_ready": False,
         }
         return encode_response(ApiKey.API_VERSIONS, header.api_version, header.correlation_id, fields)
