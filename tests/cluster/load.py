@@ -16,6 +16,7 @@ from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.java_client import JavaProgram
+from tests.support.unit import RunningUnit
 
 _QUIET = {"log_level": 0, "socket.timeout.ms": 6000, "topic.metadata.refresh.interval.ms": 1000}
 
@@ -25,7 +26,13 @@ class Load:
     go to this number of partitions in turn, otherwise by key."""
 
     def __init__(
-        self, cluster: RunningCluster, topic: str, *, producers: int = 2, rate: int = 400, spread: int | None = None
+        self,
+        cluster: RunningCluster | RunningUnit,
+        topic: str,
+        *,
+        producers: int = 2,
+        rate: int = 400,
+        spread: int | None = None,
     ) -> None:
         self.history = History(delivered=set())
         self.sent = 0
@@ -194,7 +201,7 @@ class Load:
 class JavaLoad(Load):
     """The same load with Apache Kafka's Java clients, in a process of their own."""
 
-    def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
+    def __init__(self, cluster: RunningCluster | RunningUnit, topic: str, *, rate: int = 400) -> None:
         super().__init__(cluster, topic, producers=1)
         self._flushed = threading.Event()
         self._program = JavaProgram("LoadClient", cluster.bootstrap, topic, "java", str(rate))
@@ -229,7 +236,7 @@ class JavaLoad(Load):
 class CombinedLoad(Load):
     """Load from librdkafka's clients and from the Java clients."""
 
-    def __init__(self, cluster: RunningCluster, topic: str, *, rate: int = 400) -> None:
+    def __init__(self, cluster: RunningCluster | RunningUnit, topic: str, *, rate: int = 400) -> None:
         super().__init__(cluster, topic, rate=rate)
         self._java = JavaLoad(cluster, topic, rate=rate // 2)
 
@@ -259,13 +266,13 @@ class CombinedLoad(Load):
         self._java.stop_writing()
 
 
-def client_load(cluster: RunningCluster, topic: str) -> Load:
+def client_load(cluster: RunningCluster | RunningUnit, topic: str) -> Load:
     """Uses both kinds of clients if the effort is long, the cluster is open and Apache Kafka's jars are available."""
     has_java = kafka.available() and shutil.which("javac") and "security.protocol" not in cluster.client
     return (CombinedLoad if is_long() and has_java else Load)(cluster, topic)
 
 
-def read_all(cluster: RunningCluster, topic: str) -> dict[int, list[tuple[int, Value]]]:
+def read_all(cluster: RunningCluster | RunningUnit, topic: str) -> dict[int, list[tuple[int, Value]]]:
     """Reads every partition from start to end, with a consumer without a group."""
     consumer = Consumer(
         {

@@ -20,13 +20,12 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from tests.cluster.secured_listeners import MECHANISM, SASL_SSL
 from tests.support.certificates import Authority
 from tests.support.clock import PATIENCE_S, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.zookeeper import ZooKeeperServer
 
-MECHANISM = "SCRAM-SHA-256"
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 PARTITIONS = 3
 
 
@@ -49,15 +48,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> I
         add_first_user(directory, zookeeper.connect, guarded)
         settings = {
             **guarded,
-            "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": MECHANISM,
-            "sasl.mechanism.inter.broker.protocol": MECHANISM,
-            f"listener.name.plaintext.{MECHANISM.lower()}.sasl.jaas.config": (
-                f'{MODULE} username="broker" password="sesame";'
-            ),
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:broker;User:load",
+            **SASL_SSL,
         }
         own = {number: authority.issue(f"broker-{number}").properties() for number in (1, 2, 3)}
         with RunningCluster(directory, settings=settings, connect=zookeeper.connect, own=own.__getitem__) as running:

@@ -9,6 +9,7 @@ reads all records. docs/durability.md has the same table in words.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable
@@ -16,8 +17,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.broker.broker import CannotStart
+from headrace.broker.standalone import make_standalone
+from headrace.config import load_broker_config
+from headrace.kernel.errors import StorageFault
 from headrace.storage.dirs.restoration import restore
 from headrace.storage.dirs.strays import strays_in
 from tests.support.damaged_states import (
@@ -64,6 +69,7 @@ from tests.support.start_states import (
     produce,
     records,
 )
+from tests.support.unit import RunningUnit
 from tests.support.zookeeper import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -83,6 +89,7 @@ NO_STORE: Final = (
 )
 DAMAGED_STORE: Final = "store of this broker is damaged: .*journal is .*Restore .*coordination from a copy"
 IN_ZOOKEEPER: Final = "whose topics are in ZooKeeper at .* since 20.*: start with zookeeper.connect=127"
+EMPTY_FOR_PART: Final = "ZooKeeper at .* holds no cluster, but log directory .*process.1 belongs to cluster"
 EMPTY: Final = "ZooKeeper at .* holds no cluster, but log directory .*data belongs to cluster"
 FOREIGN: Final = "belongs to cluster .*, ZooKeeper at .* to cluster .*: point zookeeper.connect at the right ensemble"
 TWO_BROKERS: Final = "data belongs to broker 1 and .*second to broker 2: name only the directories of one broker"
@@ -258,6 +265,42 @@ def test_the_log_of_a_topic_deleted_meanwhile_is_set_aside(
     broker = place.start(alone=alone, broker_id=broker_id)
     assert records(broker.bootstrap, "rescued") == RECORDS
     broker.stop()
+
+
+PART_OF_UNIT: Final = "belongs to the first process of a unit, and broker 1 of the unit has a share .*--cores 2"
+OF_ANOTHER_PROCESS: Final = "belongs to broker 1, a process of the unit of cluster .*: start the unit with that dir"
+
+
+def test_the_parts_of_a_unit_are_refused_and_the_unit_serves_all_records(templates: Templates) -> None:
+    """The topic is on process 1, the store in the directory of process 0. Then the unit moves to ZooKeeper."""
+    place = templates.place()
+    with RunningUnit(place.directory, 2, {"broker.id": str(LONE_ID)}) as unit:
+        admin = AdminClient(unit.client)
+        admin.create_topics([NewTopic(TOPIC, 1, replica_assignment=[[1]])])[TOPIC].result(60)
+        produce(unit.bootstrap, *RECORDS)
+        assert unit.stop() == 0
+        first, further = [place.data], [place.data / "process.1"]
+        outcomes = ((PART_OF_UNIT, NOT_0, PART_OF_UNIT, NOT_0), (OF_ANOTHER_PROCESS, NOT_1, EMPTY_FOR_PART, NOT_1))
+        for log_dirs, own_id, row in ((first, LONE_ID, outcomes[0]), (further, MEMBER_ID, outcomes[1])):
+            place.log_dirs = log_dirs
+            for (alone, is_own), outcome in zip(COLUMNS, row, strict=True):
+                _try(place, outcome, alone=alone, broker_id=own_id if is_own else OTHER)
+        with pytest.raises(StorageFault, match="--cores 2"):
+            asyncio.run(make_standalone(load_broker_config({"log.dirs": str(place.data)})))
+        unit.start(2)
+        assert records(unit.bootstrap) == RECORDS
+        assert unit.stop() == 0
+        unit.settings |= {"zookeeper.connect": place.connect, "offsets.topic.replication.factor": "1"}
+        unit.start(2)
+        produce(unit.bootstrap, b"in ZooKeeper")
+        assert records(unit.bootstrap) == (*RECORDS, b"in ZooKeeper")
+        assert unit.stop() == 0
+        for log_dirs, own_id in ((first, LONE_ID), (further, MEMBER_ID)):
+            place.log_dirs = log_dirs
+            _try(place, IN_ZOOKEEPER, alone=True, broker_id=own_id)
+        place.log_dirs = first
+        refused = "a further process has logs in .*/process.1: start it with --cores 2"
+        _try(place, refused, alone=False, broker_id=LONE_ID)
 
 
 def test_nested_log_directories_are_refused(templates: Templates) -> None:

@@ -3,7 +3,8 @@
 `store`               the port: nodes with versions, atomic multi, ephemeral nodes, one-shot watches
 `core`                the semantics of the operations, as a pure tree
 `paths`               the layout of the nodes
-`embedded`            the store of a standalone broker, in two local files (`embedded_files`)
+`embedded`            the store of a standalone broker or of a unit, in two local files (`embedded_files`)
+`unit`                the embedded store served to the processes of a unit over Unix sockets
 `zookeeper_tls`       TLS to ZooKeeper, from the configuration
 `zookeeper_session`   one session with a ZooKeeper ensemble through kazoo, and its lease
 `zookeeper`           the store on that session; `kazoo_faults` translates kazoo's exceptions

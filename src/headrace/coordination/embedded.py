@@ -1,10 +1,13 @@
-"""The embedded store: a single broker's coordination store in local files, crash-safe, with ZooKeeper's semantics.
+"""The embedded store: a coordination store in local files, crash-safe, with ZooKeeper's semantics.
 
-One process owns the directory (a lock file says so). A write is checked against the tree, appended to the journal, made
-durable by fsync in a thread, and only then applied and answered, so a reader never sees a write that a crash could
-lose. Writes that arrive during an fsync wait and go out together in the next one (group commit). Ephemeral nodes belong
-to the process: they are dropped when the directory is opened. Transaction ids are never reused, so a broker epoch (the
-creation id of its registration) rises with every restart, as with ZooKeeper.
+One process owns the directory (a lock file says so): a standalone broker, or the supervisor of a unit, which serves it
+to the processes of the unit (`unit.server`). The owner has a session of its own, and may open others for them.
+
+A write is checked against the tree, appended to the journal, made durable by fsync in a thread, and only then applied
+and answered, so a reader never sees a write that a crash could lose. Writes that arrive during an fsync wait and go out
+together in the next one (group commit). Ephemeral nodes end with their session, and all sessions with the process: the
+nodes are dropped when the directory is opened. Transaction ids are never reused, so a broker epoch (the creation id of
+its registration) rises with every restart, as with ZooKeeper.
 
 A failed fsync is never retried (the page cache may have dropped the pages): the store raises StoreFailed from then on.
 When the disk is full, the store truncates the journal to its last whole entry and refuses that write; later ones may
@@ -46,11 +49,13 @@ from headrace.coordination.store import (
     NoNode,
     Op,
     SessionEvent,
+    SessionExpired,
     Set,
     StoreFailed,
     StoreFault,
     Watch,
 )
+from headrace.kernel.dataclass import dataclass
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +67,16 @@ SNAPSHOT_AFTER_BYTES: Final = 4 << 20
 def _parent_if_moved(op: Op) -> tuple[str, ...]:
     """Creating and deleting also changes the parent's list of children."""
     return (parent_of(op.path),) if isinstance(op, Create | Delete) else ()
+
+
+@dataclass(slots=True)
+class _Write:
+    """A transaction that waits for its turn. `done` gets its id."""
+
+    session_id: int
+    ops: Sequence[Op]
+    done: asyncio.Future[int]
+    ends_session: bool = False
 
 
 class EmbeddedStore:
@@ -82,10 +97,12 @@ class EmbeddedStore:
         self._journal_fd = -1
         self._journal_end = 0
         self._failure: StoreFault | None = None
-        self._pending: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
+        self._pending: list[_Write] = []
         self._writer: asyncio.Task[None] | None = None
-        self._data_watches: dict[str, list[Watch]] = {}
-        self._child_watches: dict[str, list[Watch]] = {}
+        # Keys of a dict: a watcher that reads again before a change is kept once.
+        self._data_watches: dict[str, dict[Watch, None]] = {}
+        self._child_watches: dict[str, dict[Watch, None]] = {}
+        self._sessions: set[int] = set()
         self._lock_fd = self._open(stored)
 
     # --- opening -------------------------------------------------------------------------------------------------
@@ -131,6 +148,7 @@ class EmbeddedStore:
         self._append(encode_entry([Transaction(self._last_id, self._session_id, ends)]))
         os.fsync(self._journal_fd)
         self._tree.commit(ends, self._last_id, self._session_id)
+        self._sessions.add(self._session_id)
 
     # --- session -------------------------------------------------------------------------------------------------
 
@@ -148,26 +166,50 @@ class EmbeddedStore:
     def on_session(self, callback: Callable[[SessionEvent], None]) -> None:
         callback(SessionEvent.CONNECTED)
 
+    async def open_session(self) -> int:
+        """A further session, for another process. Its id is a transaction of its own, so no other session ever has
+        it."""
+        session_id = await self._write(self._session_id, ())
+        self._sessions.add(session_id)
+        return session_id
+
+    async def end_session(self, session_id: int) -> None:
+        """Deletes the ephemeral nodes of a session. Writes of the session that still wait for their turn are
+        refused."""
+        self._sessions.discard(session_id)
+        await self._write(session_id, (), ends_session=True)
+
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        node = self._tree.get(path)
-        if watch is not None:
-            self._data_watches.setdefault(path, []).append(watch)
-        return node
+        return self.get_now(path, watch)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        return self.exists_now(path, watch)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return self.children_now(path, watch)
+
+    # The tree is in memory, so no read waits. The server of a unit reads without a task for each request.
+
+    def get_now(self, path: str, watch: Watch | None = None) -> Node:
+        node = self._tree.get(path)
         if watch is not None:
-            self._data_watches.setdefault(path, []).append(watch)
+            self._data_watches.setdefault(path, {})[watch] = None
+        return node
+
+    def exists_now(self, path: str, watch: Watch | None = None) -> Node | None:
+        if watch is not None:
+            self._data_watches.setdefault(path, {})[watch] = None
         try:
             return self._tree.get(path)
         except NoNode:
             return None
 
-    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+    def children_now(self, path: str, watch: Watch | None = None) -> list[str]:
         names = self._tree.names(path)
         if watch is not None:
-            self._child_watches.setdefault(path, []).append(watch)
+            self._child_watches.setdefault(path, {})[watch] = None
         return names
 
     async def sync(self) -> None:
@@ -185,52 +227,70 @@ class EmbeddedStore:
         await self.multi([Delete(path, version)])
 
     async def multi(self, ops: Sequence[Op]) -> None:
+        await self._write(self._session_id, ops)
+
+    async def multi_of_session(self, session_id: int, ops: Sequence[Op]) -> None:
+        """Raises SessionExpired if the session has ended: then no operation of it happens any more."""
+        await self._write(session_id, ops)
+
+    async def _write(self, session_id: int, ops: Sequence[Op], *, ends_session: bool = False) -> int:
+        """Returns the id of the transaction."""
         if self._failure is not None:
             raise self._failure
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pending.append((ops, done))
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._pending.append(_Write(session_id, ops, done, ends_session))
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_pending(), name="embedded store writer")
-        await done
+        return await done
 
     async def _write_pending(self) -> None:
         """Writes rounds of waiting operations until none wait; the only place that changes tree and journal."""
         while self._pending and self._failure is None:
             waiting, self._pending = self._pending, []
-            # Operations of one round are checked against the current tree. An operation on a node of an earlier one of
-            # the round waits for the next round, so that no check runs against a state that is not durable.
-            taken: list[tuple[Sequence[Op], asyncio.Future[None]]] = []
-            written: set[str] = set()
-            for at, (ops, done) in enumerate(waiting):
-                if done.cancelled():
-                    continue
-                near = {path for op in ops for path in (op.path, parent_of(op.path))}
-                if not written.isdisjoint(near):
-                    self._pending = waiting[at:] + self._pending
-                    break
-                try:
-                    self._tree.check(ops)
-                except StoreFault as fault:
-                    done.set_exception(fault)
-                    continue
-                taken.append((ops, done))
-                written.update(
-                    path for op in ops if not isinstance(op, Check) for path in (op.path, *_parent_if_moved(op))
-                )
+            taken = self._next_round(waiting)
             if taken:
                 await self._commit(taken)
         if self._failure is not None:
-            for _, done in self._pending:
-                if not done.done():
-                    done.set_exception(self._failure)
+            for write in self._pending:
+                if not write.done.done():
+                    write.done.set_exception(self._failure)
             self._pending = []
 
-    async def _commit(self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]]) -> None:
+    def _next_round(self, waiting: list[_Write]) -> list[_Write]:
+        """The writes that the next fsync covers; the others go back to `_pending`. All are checked against the current
+        tree. A write on a node of an earlier one of the round waits for the next round, so that no check runs against a
+        state that is not durable."""
+        taken: list[_Write] = []
+        written: set[str] = set()
+        for at, write in enumerate(waiting):
+            if write.done.cancelled() and not write.ends_session:
+                continue
+            near = {path for op in write.ops for path in (op.path, parent_of(op.path))}
+            # The nodes of a session that ends are known when all its earlier writes are in the tree.
+            if (write.ends_session and taken) or not written.isdisjoint(near):
+                self._pending = waiting[at:] + self._pending
+                break
+            try:
+                if write.ends_session:
+                    write.ops = [Delete(path) for path in self._tree.ephemerals(write.session_id)]
+                elif write.session_id not in self._sessions:
+                    raise SessionExpired(f"session {write.session_id} has ended")
+                self._tree.check(write.ops)
+            except StoreFault as fault:
+                write.done.set_exception(fault)
+                continue
+            taken.append(write)
+            written.update(
+                path for op in write.ops if not isinstance(op, Check) for path in (op.path, *_parent_if_moved(op))
+            )
+        return taken
+
+    async def _commit(self, taken: list[_Write]) -> None:
         try:
             self._append(
                 encode_entry(
-                    Transaction(self._last_id + number, self._session_id, ops)
-                    for number, (ops, _) in enumerate(taken, 1)
+                    Transaction(self._last_id + number, write.session_id, write.ops)
+                    for number, write in enumerate(taken, 1)
                 )
             )
         except OSError as error:
@@ -242,25 +302,23 @@ class EmbeddedStore:
             self._refuse(taken, error, for_good=True)
             return
         touched: list[ChangedPath] = []
-        for ops, done in taken:
+        for write in taken:
             self._last_id += 1
-            touched += self._tree.commit(ops, self._last_id, self._session_id)
-            if not done.done():
-                done.set_result(None)
+            touched += self._tree.commit(write.ops, self._last_id, write.session_id)
+            if not write.done.done():
+                write.done.set_result(self._last_id)
         self._fire(touched)
         if self._journal_end > max(self._snapshot_after_bytes, self._snapshot_bytes):
             await self._fold()
 
-    def _refuse(
-        self, taken: list[tuple[Sequence[Op], asyncio.Future[None]]], error: OSError, *, for_good: bool
-    ) -> None:
+    def _refuse(self, taken: list[_Write], error: OSError, *, for_good: bool) -> None:
         fault = StoreFailed(f"coordination store {self._directory}: {error}")
         if for_good:
             self._failure = fault
             logger.critical("%s; the broker cannot go on", fault)
-        for _, done in taken:
-            if not done.done():
-                done.set_exception(fault)
+        for write in taken:
+            if not write.done.done():
+                write.done.set_exception(fault)
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)

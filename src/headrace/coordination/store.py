@@ -1,6 +1,6 @@
 """The store port: a tree of small nodes with versions, atomic multi, ephemeral nodes and one-shot watches.
 
-The semantics are ZooKeeper's; one contract test checks both implementations. Rules for callers:
+The semantics are ZooKeeper's; one contract test checks all three implementations. Rules for callers:
 
 - A watch is a hint, fired at most once: set it, read everything, compare. It may fire without a change, and after a
   lost connection it may be late, so a watcher also reads from time to time.

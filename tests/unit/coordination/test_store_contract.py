@@ -1,4 +1,4 @@
-"""The contract of both stores: the same operations, versions, faults and watches."""
+"""The contract of all stores: the same operations, versions, faults and watches."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from headrace.coordination.store import (
     StoreFault,
     ensure_path,
 )
+from headrace.coordination.unit.server import StoreServer
+from headrace.coordination.unit.store import open_socket_store
 from headrace.coordination.zookeeper import ZooKeeperStore
 from tests.support.clock import PATIENCE_S
 from tests.support.zookeeper import ZooKeeperServer
@@ -36,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
         yield running
 
 
-@pytest.fixture(params=["embedded", pytest.param("zookeeper", marks=pytest.mark.needs("zookeeper"))])
+@pytest.fixture(params=["embedded", "socket", pytest.param("zookeeper", marks=pytest.mark.needs("zookeeper"))])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
     """Opens the same store again and again; each opening is another session."""
     if request.param == "embedded":
@@ -48,6 +50,19 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
             await store.close()
 
         return embedded
+    if request.param == "socket":
+
+        @contextlib.asynccontextmanager
+        async def through_a_socket() -> AsyncIterator[Store]:
+            embedded = EmbeddedStore(tmp_path / "store")
+            server = StoreServer(embedded)
+            store = await open_socket_store(await server.connect(), session_timeout=6)
+            yield store
+            await store.close()
+            await server.close()
+            await embedded.close()
+
+        return through_a_socket
     running: ZooKeeperServer = request.getfixturevalue("server")
     tree = running.chroot()
 

@@ -151,6 +151,7 @@ class Tree:
                 assert isinstance(op, Check)
         return touched
 
-    def ephemerals(self) -> list[str]:
-        """Paths of ephemeral nodes; they have no children, so they can be deleted in any order."""
-        return [path for path, node in self.nodes.items() if node.session_id]
+    def ephemerals(self, session_id: int | None = None) -> list[str]:
+        """Paths of the ephemeral nodes, of one session or of all; they have no children, so they can be deleted in any
+        order."""
+        return [path for path, node in self.nodes.items() if node.session_id and session_id in (None, node.session_id)]
