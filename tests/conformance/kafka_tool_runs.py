@@ -24,6 +24,7 @@ CLASSES = {
     "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-groups": f"{TOOLS}.GroupsCommand",
     "kafka-share-groups": f"{TOOLS}.consumer.group.ShareGroupCommand",
+    "kafka-streams-groups": f"{TOOLS}.streams.StreamsGroupCommand",
     "kafka-get-offsets": f"{TOOLS}.GetOffsetShell",
     "kafka-delete-records": f"{TOOLS}.DeleteRecordsCommand",
     "kafka-log-dirs": f"{TOOLS}.LogDirsCommand",

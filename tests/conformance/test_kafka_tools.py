@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headrace.coordinators.codec import consumer_groups, share_groups, share_state
+from headrace.coordinators.codec import consumer_groups, share_groups, share_state, streams_groups, streams_topology
 from headrace.records.builder import Record, build_batch
 from headrace.testing import RunningBroker, broker
 from tests.conformance.kafka_tool_calls import CALLS, Call
@@ -176,6 +176,38 @@ def test_verifiable_tools_report_acknowledged_and_read_records(running: RunningB
     assert sum(counts) == 20
 
 
+def records_of_a_streams_group() -> dict[bytes, bytes]:
+    kinds, topologies = streams_groups, streams_topology
+    endpoint = kinds.Endpoint("localhost", 40_001)
+    member = kinds.StreamsMemberMetadata(None, "r", "c", "/h", 5, 1, "p", endpoint, (("a", "1"), ("b", "2")))
+    has = kinds.EpochedTasks({"0": {0: 3, 2: 5}}, {"1": frozenset({1})}, {"1": frozenset({7})})
+    revokes = kinds.EpochedTasks({"1": {4: 4}}, {}, {"0": frozenset({9})})
+    infos = (topologies.InternalTopicInfo("log", 0, 0, (("k", "v"),)), topologies.InternalTopicInfo("rep", 3, 2))
+    copartitions = (topologies.CopartitionGroup((0,), (0,), (1,)),)
+    topology = topologies.StreamsTopology(
+        2, [topologies.Subtopology("0", ("t",), ("x.*",), infos[:1], ("sink",), infos, copartitions)]
+    )
+
+    def key(kind: int, *words: str) -> bytes:
+        return consumer_groups.key(kind, "f", *words)
+
+    return {
+        key(kinds.GROUP_METADATA): kinds.group_metadata_value(
+            kinds.StreamsGroupMetadata(7, -5, 2, (("num.standby.replicas", "1"),))
+        ),
+        key(kinds.MEMBER_METADATA, "m"): kinds.member_metadata_value(member),
+        key(kinds.MEMBER_METADATA, "n"): kinds.member_metadata_value(member._replace(user_endpoint=None)),
+        key(kinds.TARGET_METADATA): consumer_groups.target_metadata_value(5, 77),
+        key(kinds.TARGET_MEMBER, "m"): kinds.target_member_value(
+            kinds.Tasks({"0": frozenset({1, 0})}, {"1": frozenset({2})}, {})
+        ),
+        key(kinds.CURRENT_ASSIGNMENT, "m"): kinds.current_assignment_value(
+            kinds.StreamsCurrentAssignment(5, 4, 1, has, revokes)
+        ),
+        key(topologies.TOPOLOGY): topologies.topology_value(topology),
+    }
+
+
 @pytest.mark.needs("kafka")
 def test_records_of_every_group_type_are_dumped_as_by_kafkas_own_tool(
     kafka_tools: KafkaTools, programs: Programs, tmp_path: Path
@@ -202,6 +234,7 @@ def test_records_of_every_group_type_are_dumped_as_by_kafkas_own_tool(
         kinds.key(share_groups.STATE_PARTITION_METADATA, "s"): share_groups.state_partition_metadata_value(
             share_groups.StatePartitionMetadata({topic: ("a", frozenset({1}))}, {}, {other: "b"})
         ),
+        **records_of_a_streams_group(),
     }
     log = tmp_path / f"{0:020d}.log"
     log.write_bytes(build_batch([Record(key, value, timestamp_ms=1) for key, value in values.items()]))

@@ -311,9 +311,21 @@ def _directories(server: Server) -> Any:
     return server.ask(35, 4, {"topics": None})["results"][0]["log_dir"]
 
 
-def _move_to(path: str | None) -> Any:
-    topics = [{"name": "orders", "partitions": [0, 77]}, {"name": "nowhere", "partitions": [0]}]
-    return lambda server: {"dirs": [{"path": _directories(server) if path is None else path, "topics": topics}]}
+def _move_to(path: str | None, *, suffix: str = "", topic: str = "nowhere") -> Any:
+    topics = [{"name": "orders", "partitions": [0, 77]}, {"name": topic, "partitions": [0]}]
+
+    def body(server: Server) -> Body:
+        return {"dirs": [{"path": _directories(server) + suffix if path is None else path, "topics": topics}]}
+
+    return body
+
+
+def _move_twice(*paths: str | None) -> Any:
+    """The same partition in two directories of one request; None is the present directory."""
+    topics = [{"name": "orders", "partitions": [0]}]
+    return lambda server: {
+        "dirs": [{"path": _directories(server) if path is None else path, "topics": topics} for path in paths]
+    }
 
 
 def features(*updates: tuple[str, int, int]) -> Body:
@@ -343,6 +355,10 @@ CLUSTER = [
     *[Variant(f"to-{path}", 34, v, _move_to(path)) for v in (1, 2) for path in ("/nowhere", "relative", "")],
     Variant("to-where-they-are", 34, 2, _move_to(None)),
     Variant("nowhere", 34, 2, {"dirs": []}),
+    Variant("twice", 34, 2, _move_twice("/nowhere", None)),
+    Variant("twice-to-nowhere", 34, 2, _move_twice(None, "/nowhere")),
+    Variant("with-a-slash", 34, 2, _move_to(None, suffix="/")),
+    Variant("long-name", 34, 2, _move_to(None, topic="o" * 240)),
     Variant("doubled", 35, 4, {"topics": [{"topic": "small", "partitions": [0, 0]}] * 2}),
     Variant("no-partitions", 35, 4, {"topics": [{"topic": "small", "partitions": []}]}),
     Variant("doubled", 61, 0, {"topics": [{"name": "small", "partition_indexes": [0, 0, -1]}]}),

@@ -104,6 +104,27 @@ def _share_heartbeat(group: str) -> Body:
     }
 
 
+def _streams_heartbeat(group: str, *topics: str, internal: str = "", **more: Any) -> Body:
+    changelog = {"name": internal, "partitions": 0, "replication_factor": 0, "topic_configs": []}
+    subtopology = {
+        "subtopology_id": "0", "source_topics": list(topics), "source_topic_regex": [],
+        "state_changelog_topics": [changelog] if internal else [], "repartition_sink_topics": [],
+        "repartition_source_topics": [], "copartition_groups": [],
+    }  # fmt: skip
+    return {
+        "group_id": group, "member_id": "AAAAAAAAAAAAAAAAAAAAAQ", "member_epoch": 0, "endpoint_information_epoch": -1,
+        "instance_id": None, "rack_id": None, "rebalance_timeout": 10_000,
+        "topology": {"epoch": 0, "subtopologies": [subtopology]}, "active_tasks": [], "standby_tasks": [],
+        "warmup_tasks": [], "process_id": "p", "user_endpoint": None, "client_tags": [], "task_offsets": None,
+        "task_end_offsets": None, "shutdown_application": False, **more,
+    }  # fmt: skip
+
+
+def join_streams_group(server: Server) -> None:
+    answer = server.ask_once(88, 0, _streams_heartbeat("flows", "orders"))
+    assert not answer["error_code"], answer
+
+
 GROUPS: Final = [
     Case("group", 10, 3, {"key": "grp", "key_type": 0}, ("DESCRIBE:GROUP:grp",)),
     Case("groups", 10, 4, {"key_type": 0, "coordinator_keys": ["grp", "h"]}, ("DESCRIBE:GROUP:grp",)),
@@ -180,6 +201,28 @@ GROUPS: Final = [
         {"group_ids": ["modern", "absent"], "include_authorized_operations": True},
         ("DESCRIBE:GROUP:modern", "DESCRIBE:TOPIC:orders"),
         before=join_consumer_group,
+    ),
+    Case(
+        "streams",
+        88,
+        0,
+        _streams_heartbeat("new-{cell}", "orders", "hidden"),
+        ("READ:GROUP:new-{cell}", "DESCRIBE:TOPIC:orders", "READ:TOPIC:hidden"),
+    ),
+    Case(
+        "internal-topics",
+        88,
+        0,
+        _streams_heartbeat("new-{cell}", "orders", internal="new-{cell}-changelog"),
+        ("READ:GROUP:new-{cell}", "DESCRIBE:TOPIC:orders", "CREATE:TOPIC:new-{cell}-changelog"),
+    ),
+    Case(
+        "streams-description",
+        89,
+        0,
+        {"group_ids": ["flows", "absent"], "include_authorized_operations": True},
+        ("DESCRIBE:GROUP:flows", "DESCRIBE:TOPIC:orders"),
+        before=join_streams_group,
     ),
 ]
 

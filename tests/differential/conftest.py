@@ -20,6 +20,9 @@ HISTORY_SETTINGS = {
     "group.consumer.migration.policy": "bidirectional",
     "group.consumer.assignment.interval.ms": "0",
     "group.share.assignment.interval.ms": "0",
+    "group.streams.max.size": "4",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
 }
 
 

@@ -27,7 +27,7 @@ from tests.differential.applied_changes import is_change
 from tests.differential.same_ids import SameIds, share_a_bucket
 from tests.differential.servers import Server, differences
 from tests.support.clock import PATIENCE_S, Stopwatch
-from tests.support.group_requests import BEAT, COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST
+from tests.support.group_requests import BEAT, COMMIT, CONSUMER_DESCRIBE, DESCRIBE, LIST, STREAMS_DESCRIBE
 
 # How long both brokers must be silent until a request counts as waiting (`History.take`).
 SETTLED_S = 0.06
@@ -36,7 +36,7 @@ FORGOTTEN_S = 0.5
 # other a broker may notice a timeout. A busy machine needs seconds. A real difference costs them once.
 LATER_S = 20.0
 JOIN, SYNC, CONSUMER_BEAT = 11, 14, 68
-LOOKS = (DESCRIBE, CONSUMER_DESCRIBE, LIST)
+LOOKS = (DESCRIBE, CONSUMER_DESCRIBE, STREAMS_DESCRIBE, LIST)
 # Messages and times, and values that identify one broker.
 NOT_COMPARED = {
     "throttle_time",

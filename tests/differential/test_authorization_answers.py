@@ -43,8 +43,6 @@ NOT_COMPARED: Final = {
     55: "Headrace has no Raft quorum; its answer names the controller",
     80: "Headrace has no Raft quorum",
     81: "Headrace has no Raft quorum",
-    88: "Headrace has no streams groups",
-    89: "Headrace has no streams groups",
 }
 SAME_SETTINGS: Final = {
     "offsets.topic.num.partitions": "3",
@@ -52,6 +50,7 @@ SAME_SETTINGS: Final = {
     "share.coordinator.state.topic.num.partitions": "3",
     "group.share.assignment.interval.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.streams.initial.rebalance.delay.ms": "0",
     "num.partitions": "1",
 }
 _COMPARED: Final = re.compile(

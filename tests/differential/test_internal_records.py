@@ -16,6 +16,7 @@ import pytest
 
 from headrace.coordinators.codec import share_groups, transactions
 from headrace.testing import broker
+from tests.differential.applied_changes import wait_until_applied
 from tests.differential.conftest import HISTORY_SETTINGS
 from tests.differential.internal_records import InternalTopic, Written, both_wrote
 from tests.differential.servers import Server, differences, masked
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.needs("kafka")
 DELETE_TOPICS, INIT, ADD_OFFSETS, END, TXN_COMMIT, DESCRIBE_TXN = 20, 22, 25, 26, 28, 65
 # Kafka initialises share partitions in the background with an epoch of their own, so one heartbeat later.
 ASSIGNMENTS_OF_SHARE_GROUPS = [kind.to_bytes(2, "big") for kind in (11, 12, 13, 14)]
+STREAMS_GROUP = (17).to_bytes(2, "big")
 SHARE_PARTITIONS_OF_GROUPS = (15).to_bytes(2, "big")  # Kafka writes topics in the order of its maps
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
@@ -135,6 +137,28 @@ def members_of_the_consumer_protocol(a: Asker) -> Iterator[Any]:
     yield asks.consumer_beat(a.client, a.group, "three", 0, instance_id="i").error_code
     yield asks.consumer_beat(a.client, a.group, "one", -1).error_code
     yield asks.consumer_beat(a.client, a.group, "three", -1, instance_id="i").error_code
+    yield a.delete()
+
+
+def members_of_the_streams_protocol(a: Asker) -> Iterator[Any]:
+    yield a.commit(9)
+    endpoint = {"host": "h", "port": 65_535}
+    first = asks.streams_beat(a.client, a.group, "one", 0, user_endpoint=endpoint, rack_id="r")
+    yield first.status
+    wait_for(lambda: a.server.topic_id(f"{a.group}-store-changelog"), f"the changelog topic on {a.server.name}")
+    wait_until_applied([a.server.ask_once])
+    yield asks.streams_beat(a.client, a.group, "one", first.member_epoch).active_tasks
+    second = asks.streams_beat(a.client, a.group, "two", 0, client_tags=[{"key": "k", "value": "v"}])
+    yield second.member_epoch
+    epoch = second.member_epoch - 1
+    yield asks.streams_beat(a.client, a.group, "one", epoch).active_tasks
+    owned = {"active_tasks": [{"subtopology_id": "0", "partitions": [0]}], "standby_tasks": [], "warmup_tasks": []}
+    yield asks.streams_beat(a.client, a.group, "one", epoch, **owned).member_epoch
+    yield asks.streams_beat(a.client, a.group, "two", second.member_epoch).active_tasks
+    yield a.commit(10, member="two", generation=second.member_epoch)
+    yield asks.streams_beat(a.client, a.group, "one", -1).error_code
+    yield asks.streams_beat(a.client, a.group, "two", second.member_epoch).active_tasks
+    yield asks.streams_beat(a.client, a.group, "two", -1).error_code
     yield a.delete()
 
 
@@ -251,6 +275,8 @@ def without_intended_differences(written: list[Written], *, by: str) -> list[Wri
     for kind, key, value in written:
         if key[:2] == b"\0\3" and value is not None and len(value) == 17:
             value = value[:-8] + b"<hash>"
+        elif key[:2] == STREAMS_GROUP and value is not None:
+            value = value[:6] + b"<hash>" + value[14:]
         elif key[:2] in ASSIGNMENTS_OF_SHARE_GROUPS:
             continue
         elif key[:2] == SHARE_PARTITIONS_OF_GROUPS and value is not None:
@@ -275,6 +301,7 @@ def without_intended_differences(written: list[Written], *, by: str) -> list[Wri
         offsets_without_a_group,
         classic_members,
         members_of_the_consumer_protocol,
+        members_of_the_streams_protocol,
         transactional_offsets,
         who_may_commit,
         a_topic_that_is_deleted,

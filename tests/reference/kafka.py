@@ -3,6 +3,7 @@
     with ReferenceKafka(tmp_path) as kafka:           # a node in combined mode on free ports
         producer = Producer({"bootstrap.servers": kafka.bootstrap})
     run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address, "--list")
+    with ReferenceKafka(tmp_path, version="3.9.1") as older: ...
 
 The jars stay in `.cache/` of the repository (about 95 files). `available()` says whether they exist or can be fetched.
 """
@@ -22,6 +23,7 @@ from types import TracebackType
 
 from headrace.net.free_ports import free_port
 from tests.support.clock import wait_for
+from tests.support.maven import jars
 
 VERSION = "4.3.0"
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,8 +47,12 @@ def available() -> bool:
     return not missing_programs()
 
 
-def fetch() -> Path:
+def fetch(version: str = VERSION) -> Path:
     """The directory of jars, filled at the first use."""
+    if version != VERSION:
+        with one_at_a_time(f"kafka-{version}"):
+            jars(f"kafka-{version}", ("org.apache.kafka", "kafka_2.13", version, ""))
+        return CACHE / f"kafka-{version}"
     if _COMPLETE.exists():
         return JARS
     if missing := missing_programs():
@@ -78,21 +84,30 @@ def one_at_a_time(what: str) -> Iterator[None]:
 
 
 def java_command(
-    main_class: str, *arguments: str, heap: str = "256m", properties: dict[str, str] | None = None
+    main_class: str,
+    *arguments: str,
+    heap: str = "256m",
+    properties: dict[str, str] | None = None,
+    version: str = VERSION,
 ) -> list[str]:
     settings = {"org.slf4j.simpleLogger.defaultLogLevel": "error"} | (properties or {})
     options = [f"-D{name}={value}" for name, value in settings.items()]
     # One C1 compiler tier and the serial collector: short-lived tools start twice as fast.
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-    return ["java", f"-Xmx{heap}", *quick, *options, "-cp", f"{fetch()}/*", main_class, *arguments]
+    return ["java", f"-Xmx{heap}", *quick, *options, "-cp", f"{fetch(version)}/*", main_class, *arguments]
 
 
 def run_tool(
-    main_class: str, *arguments: str, stdin: str | None = None, timeout: float = 60, heap: str = "256m"
+    main_class: str,
+    *arguments: str,
+    stdin: str | None = None,
+    timeout: float = 60,
+    heap: str = "256m",
+    version: str = VERSION,
 ) -> subprocess.CompletedProcess[str]:
     """Runs one of Kafka's own tools to its end and returns its output."""
     return subprocess.run(
-        java_command(main_class, *arguments, heap=heap),
+        java_command(main_class, *arguments, heap=heap, version=version),
         input=stdin,
         capture_output=True,
         text=True,
@@ -113,8 +128,10 @@ class ReferenceKafka:
         node_id: int = 1,
         java_options: tuple[str, ...] = (),
         format_options: tuple[str, ...] = (),
+        version: str = VERSION,
     ) -> None:
         self.directory = directory
+        self.version = version
         self.format_options = format_options
         self.java_options = java_options
         self.port = free_port()
@@ -159,7 +176,7 @@ class ReferenceKafka:
         # Its output depends on no other setting, and its JVM takes seconds. So it runs once for equal nodes.
         counted = [(k, v) for k, v in sorted(self.settings.items()) if k.startswith(("node.", "process.", "unstable."))]
         alike = hashlib.sha256(repr((counted, self.format_options)).encode()).hexdigest()[:16]
-        kept = fetch() / f"formatted-{alike}"
+        kept = fetch(self.version) / f"formatted-{alike}"
         with one_at_a_time("formatted"):
             if not kept.exists():
                 self._run_format()
@@ -170,7 +187,7 @@ class ReferenceKafka:
 
     def _run_format(self) -> None:
         options = ("-t", "HeadraceReference00000", "-c", str(self._properties), "--ignore-formatted")
-        done = run_tool("kafka.tools.StorageTool", "format", *options, *self.format_options)
+        done = run_tool("kafka.tools.StorageTool", "format", *options, *self.format_options, version=self.version)
         if done.returncode != 0:
             raise ReferenceUnavailable(f"Kafka's storage tool failed:\n{done.stdout}{done.stderr}")
 
@@ -186,7 +203,7 @@ class ReferenceKafka:
         ]
         with (self.directory / "kafka.out").open("ab") as out:
             self.process = subprocess.Popen(
-                [*command, "-cp", f"{fetch()}/*", "kafka.Kafka", str(self._properties)],
+                [*command, "-cp", f"{fetch(self.version)}/*", "kafka.Kafka", str(self._properties)],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ SHARE_BEAT, SHARE_DESCRIBE, SHARE_FETCH, SHARE_ACK, SHARE_OFFSETS, SHARE_ALTER, 
     91,
     92,
 )
+STREAMS_BEAT, STREAMS_DESCRIBE = 88, 89
 UNKNOWN_MEMBER_ID = 25
 # Messages, times and values that identify one broker are not compared.
 NOT_COMPARED = {"throttle_time", "error_message", "host", "port", "client_host", "acknowledge_error_message"}
@@ -233,3 +234,38 @@ def share_fetch(client: Client, group: str, member: str, epoch: int, **changes: 
         "forgotten_topics_data": [],
     }
     return client.ask(SHARE_FETCH, 2, {**body, **changes})
+
+
+def streams_beat(client: Client, group: str, member: str, epoch: int, **changes: Any) -> Any:
+    """A member of a streams application with one stateful subtopology that reads `t`."""
+    changelog = {"name": f"{group}-store-changelog", "partitions": 0, "replication_factor": 0, "topic_configs": []}
+    subtopology = {
+        "subtopology_id": "0",
+        "source_topics": ["t"],
+        "source_topic_regex": [],
+        "state_changelog_topics": [changelog],
+        "repartition_sink_topics": [],
+        "repartition_source_topics": [],
+        "copartition_groups": [],
+    }
+    joins = epoch == 0
+    body = {
+        "group_id": group,
+        "member_id": member,
+        "member_epoch": epoch,
+        "endpoint_information_epoch": 0,
+        "instance_id": None,
+        "rack_id": None,
+        "rebalance_timeout": 60_000 if joins else -1,
+        "topology": {"epoch": 3, "subtopologies": [subtopology]} if joins else None,
+        "active_tasks": [] if joins else None,
+        "standby_tasks": [] if joins else None,
+        "warmup_tasks": [] if joins else None,
+        "process_id": f"process of {member}" if joins else None,
+        "user_endpoint": None,
+        "client_tags": [] if joins else None,
+        "task_offsets": None,
+        "task_end_offsets": None,
+        "shutdown_application": False,
+    }
+    return client.ask(STREAMS_BEAT, 0, {**body, **changes})

@@ -1,8 +1,8 @@
-"""Which tests `make test` runs in parallel (`pytest -n 2`), and in which order.
+"""Which tests `make test` runs in parallel (`pytest -n 3`), and in which order.
 
-Most of a run is waiting: for sessions to end, brokers to return, JVMs to start. So two processes run tests. Tests that
-share a costly set-up (a Spark session, an Apache Kafka) run in one process. The other files go to the process that is
-free, the long files first, so that both processes end together.
+Most of a run is waiting: for sessions to end, brokers to return, JVMs to start. So three processes run tests on two
+cores. Tests that share a costly set-up (a Spark session, an Apache Kafka) run in one process. The other files go to the
+process that is free, the long files first, so that all processes end together.
 """
 
 from __future__ import annotations

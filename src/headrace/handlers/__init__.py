@@ -8,5 +8,6 @@
 `transactions`   producer ids and transactions
 `cluster`        brokers, elections, reassignments, log directories, features
 `configs`        configurations and client quotas
+`telemetry`      metrics that clients push
 `security`       login, ACLs, authorized operations
 """

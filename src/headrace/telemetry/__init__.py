@@ -8,6 +8,7 @@
     endpoint    the HTTP endpoint for Prometheus (`metrics.listen`)
     loop_lag    measures event-loop lag
     reference   writes docs/reference/metrics.md
+    clients     metrics that clients push
     monitoring  alert rules for Prometheus and dashboards for Grafana
 
 A request only increments plain integers. Text is formatted at a scrape, in a thread.

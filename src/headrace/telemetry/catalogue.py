@@ -32,6 +32,15 @@ _FLOW = ("pipeline", "flow")
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
 _METRICS = (
+    Metric(
+        "headrace_client_metric",
+        _G,
+        "Last value that a client pushed; counters since the broker first saw the client",
+        ("metric", "client_id", "client_instance_id", "attributes"),
+    ),
+    Metric("headrace_client_metrics_clients", _G, "Clients with pushed metrics"),
+    Metric("headrace_client_metrics_pushes_total", _C, "Pushes of metrics by clients"),
+    Metric("headrace_client_metrics_dropped_series_total", _C, "Series above a bound, which the broker dropped"),
     Metric("kafka_server_brokertopicmetrics_bytesin_total", _C, "Bytes that producers wrote", _TOPIC),
     Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, "Bytes that consumers fetched", _TOPIC),
     Metric("kafka_server_brokertopicmetrics_messagesin_total", _C, "Records that producers wrote", _TOPIC),

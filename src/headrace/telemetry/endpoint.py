@@ -81,9 +81,12 @@ class MetricsEndpoint:
         if path != "/metrics":
             return _answer(404, "metrics are at /metrics\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
-        snapshot = self._metrics.snapshot()
-        content_type, body = await asyncio.to_thread(_render, snapshot, headers.get("accept", ""))
+        content_type, body = await self.text(headers.get("accept", ""))
         return _answer(200, body if method == "GET" else b"", content_type)
+
+    async def text(self, accept: str) -> tuple[str, bytes]:
+        """Content type and body."""
+        return await asyncio.to_thread(_render, self._metrics.snapshot(), accept)
 
 
 def _render(snapshot: Snapshot, accept: str) -> tuple[str, bytes]:

@@ -11,7 +11,10 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
-/** The word count of Kafka Streams, exactly once: WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY. It stops at the end of its input. */
+/**
+ * The word count of Kafka Streams, exactly once: WordCount BOOTSTRAP INPUT OUTPUT STATE_DIRECTORY [GROUP_PROTOCOL].
+ * It stops at the end of its input.
+ */
 public class WordCount {
     public static void main(String[] args) throws Exception {
         Properties settings = new Properties();
@@ -22,7 +25,11 @@ public class WordCount {
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         settings.put("auto.offset.reset", "earliest");
-        settings.put("session.timeout.ms", 6000);
+        if (args.length > 4) {
+            settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, args[4]);
+        } else {
+            settings.put("session.timeout.ms", 6000);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(args[1], Consumed.with(Serdes.String(), Serdes.String()))
             .flatMapValues(line -> Arrays.asList(line.toLowerCase().split("\\W+")))

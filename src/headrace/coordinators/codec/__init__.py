@@ -5,6 +5,8 @@ offsets        OffsetCommit (0, 1)
 classic_groups GroupMetadata (2)
 consumer_groups ConsumerGroup… (3–8, 16)
 share_groups   ShareGroup… (10–15)
+streams_topology StreamsGroupTopology (23)
+streams_groups StreamsGroup… (17, 19–22)
 share_state    ShareSnapshot, ShareUpdate of `__share_group_state`
 transactions   TransactionLog of `__transaction_state`
 

@@ -46,6 +46,12 @@ from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.shard import GroupShard
 from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.initialization import DeletionPlan
+from headrace.coordinators.group.core.streams.group import StreamsGroup
+from headrace.coordinators.group.core.streams.messages import (
+    StreamsHeartbeatReply,
+    StreamsHeartbeatRequest,
+    check_streams_heartbeat,
+)
 from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.runtime.result import Result
 from headrace.coordinators.runtime.runtime import Awaited, CoordinatorRuntime, LedPartitions, settled
@@ -167,6 +173,36 @@ class GroupCoordinator:
             request.group_id,
             lambda shard, now_ms: shard.consumer_heartbeat(request, now_ms),
             asks_first=request.epoch <= 0,
+        )
+        return reply
+
+    # --- streams groups -----------------------------------------------------------------------------------------
+
+    def require_streams(self) -> None:
+        """Raises UNSUPPORTED_VERSION unless this cluster and this broker offer streams groups."""
+        features.require(self._view.current, features.STREAMS_GROUPS)
+        if not self.settings.offers_streams:
+            raise Refused(
+                ErrorCode.unsupported_version,
+                "streams groups are switched off: add `streams` to group.coordinator.rebalance.protocols",
+            )
+
+    async def streams_heartbeat(self, request: StreamsHeartbeatRequest) -> StreamsHeartbeatReply:
+        check_streams_heartbeat(request)
+        for text in (request.group_id, request.member_id):
+            self._check_id(text, "an id", ErrorCode.invalid_request)
+        reply: StreamsHeartbeatReply = await self.runtime.run(
+            request.group_id,
+            lambda shard, now_ms: shard.streams_heartbeat(request, now_ms),
+            asks_first=request.epoch <= 0,
+        )
+        return reply
+
+    async def describe_streams(self, group_id: str) -> StreamsGroup:
+        """Raises GROUP_ID_NOT_FOUND. The group is read at once by the caller, never kept."""
+        self._check_group_id(group_id)
+        reply: StreamsGroup = await settled(
+            self.runtime.read(group_id, lambda shard, now_ms: shard.streams_group(group_id))
         )
         return reply
 

@@ -61,6 +61,8 @@ class ApiVersions(Handler):
             _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
         ):
             return {"error_code": int(ErrorCode.invalid_request), "api_keys": [], "throttle_time": 0}
+        if version >= 3 and context.peer is not None:
+            context.peer.software = (request.client_software_name, request.client_software_version)
         features = self.features()
         return {
             "error_code": 0,

@@ -58,7 +58,7 @@ class DescribeLogDirs(Handler):
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
         for log in report.logs:
             if wanted is None or (log.topic, log.partition) in wanted:
-                topics.setdefault(log.topic, []).append(_partition(log))
+                topics.setdefault(log.topic, []).append(self._partition(log))
         return {
             "error_code": 0,
             "log_dir": str(report.path.absolute()),
@@ -68,12 +68,16 @@ class DescribeLogDirs(Handler):
             "is_cordoned": report.is_cordoned,
         }
 
-
-def _partition(log: Log) -> DescribeLogDirsPartition:
-    return {
-        "partition_index": log.partition,
-        "partition_size": log.size_bytes,
-        # How far the log is behind the high watermark; 0 for a leader.
-        "offset_lag": max(log.high_watermark - log.log_end_offset, 0),
-        "is_future_key": False,
-    }
+    def _partition(self, log: Log) -> DescribeLogDirsPartition:
+        # How far the log is behind the high watermark, 0 for a leader; a future log is behind the log that it copies.
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+        current = self.log_dirs.log(log.topic, log.partition)
+        is_future = current is not log
+        if is_future:
+            lag = -1 if current is None else current.log_end_offset - log.log_end_offset
+        return {
+            "partition_index": log.partition,
+            "partition_size": log.size_bytes,
+            "offset_lag": lag,
+            "is_future_key": is_future,
+        }

@@ -1,8 +1,8 @@
 """The features of Kafka 4.3 (KIP-584) as this broker supports them: supported level ranges, and finalized levels.
 
 Clients choose requests by these: with transaction.version 2 new Java clients let the brokers add partitions to a
-transaction, group.version 1 enables consumer groups, share.version 1 share groups. A feature is listed only if its APIs
-are served.
+transaction, group.version 1 enables consumer groups, share.version 1 share groups, streams.version 1 streams groups. A
+feature is listed only if its APIs are served.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.dataclass import dataclass
 
 # The API that a feature needs.
-_NEEDS: Final = {"group.version": 68, "share.version": 78, "transaction.version": 22}
+_NEEDS: Final = {"group.version": 68, "share.version": 78, "streams.version": 88, "transaction.version": 22}
 
 
 @dataclass(frozen=True)

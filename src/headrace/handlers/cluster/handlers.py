@@ -8,7 +8,7 @@ from headrace.config import BrokerConfig
 from headrace.controller.gateway import ControllerGateway
 from headrace.handlers.cluster.alter_partition import AlterPartition
 from headrace.handlers.cluster.alter_partition_reassignments import AlterPartitionReassignments
-from headrace.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs, DirectoryOf
+from headrace.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs, MoveReplica
 from headrace.handlers.cluster.assign_replicas_to_dirs import AssignReplicasToDirs
 from headrace.handlers.cluster.broker_heartbeat import BrokerHeartbeat
 from headrace.handlers.cluster.elect_leaders import ElectLeaders
@@ -52,7 +52,7 @@ def control_plane_handlers(
     table: HandlerTable,
     config: Callable[[], BrokerConfig],
     broker_id: int,
-    directory_of: DirectoryOf,
+    move_replica: MoveReplica,
     metering: Metering | None = None,
     authorization: Authorization = OPEN,
     check_own: CheckOwn = _nothing_to_check,
@@ -72,7 +72,7 @@ def control_plane_handlers(
         ElectLeaders(gateway),
         AlterPartitionReassignments(gateway),
         ListPartitionReassignments(view),
-        AlterReplicaLogDirs(config, directory_of),
+        AlterReplicaLogDirs(move_replica),
         UpdateFeatures(gateway),
         DescribeClientQuotas(view),
         AlterClientQuotas(gateway),

@@ -1,14 +1,16 @@
-"""The partitions of a follower's fetch session that may have something new. A fetch checks only those.
+"""The partitions of a fetch session that may have something new. A check looks only at those.
 
-A follower of hundreds of partitions fetches again after every batch of one of them. Checking all of them each time
-would cost the leader more than the batch. So a partition without news gets a watch here, and an append, a commit, a
-deletion or a change of leader marks it as changed. A partition stays marked until a check finds no records, no error,
-and only offsets that the follower knows. Watches are hints: every two seconds a fetch of the follower checks all
+A follower or consumer of thousands of partitions fetches again after every batch of one of them. Checking all of them
+each time would cost the leader more than the batch. So a partition without news gets a watch here, and an append, a
+commit, a deletion or a change of leader marks it as changed. A partition stays marked until a check finds no records,
+no error, and only offsets that the client knows. Watches are hints: every two seconds a fetch of the session checks all
 partitions. (A repeated check of a waiting fetch does not: it carries no new state of the follower, so a follower that
 left the in-sync set of an idle partition would never be found to have caught up.)
 
-A watch that fires twice between two checks removes itself (the next check adds it again), so a session whose follower
-is gone costs nothing. Owned by the event loop.
+A fetch without a session (librdkafka) names all its partitions every time, and each check looks at all of them.
+
+A watch that fires twice between two checks removes itself (the next check adds it again), so a session whose client is
+gone costs nothing. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -34,14 +36,12 @@ class ChangedPartitions:
         self._wake: Callable[[], None] | None = None
 
     def asked_for(self, key: Key) -> None:
-        """The follower's fetch offset moved, or the partition is new in the session."""
+        """The client's fetch offset moved, or the partition is new in the session."""
         self._fresh[key] = None
 
     def forgotten(self, key: Key) -> None:
         self._fresh.pop(key, None)
-        watch = self._watches.pop(key, None)
-        if watch is not None:
-            watch.leave()
+        self.unwatch(key)
 
     def take(self, all_keys: Iterable[Key], now_ms: int) -> list[Key]:
         """The partitions to check now. The caller puts a partition back if it still has news (`not_quiet`)."""
@@ -61,6 +61,16 @@ class ChangedPartitions:
         if watch is None:
             watch = self._watches[key] = _Watch(self, key)
         watch.stand_at(place)
+
+    def unwatch(self, key: Key) -> None:
+        """The partition cannot be read: it stays marked as long as checks find that."""
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            watch.leave()
+
+    @property
+    def is_watching(self) -> bool:
+        return bool(self._watches)
 
     def wait(self, missing_bytes: int, wake: Callable[[], None]) -> None:
         """Wakes once, when enough bytes may be readable, or a leader changed."""

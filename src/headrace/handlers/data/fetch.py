@@ -27,6 +27,7 @@ from headrace.handlers.dispatch.metering import Metering
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused, UnknownPartition, UnknownTopicId
+from headrace.kernel.isolation import READ_COMMITTED
 from headrace.net.replies import Parts, Pending
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
@@ -63,10 +64,10 @@ class ReadRequest:
     max_bytes: int
     min_bytes: int
     client_rack: str
-    # For a follower with a session: the partitions to check.
+    # With a session: the partitions to check. None: all of them.
     news: ChangedPartitions | None
-    # Topics that the client may not read, by name or id as in the request.
-    denied: frozenset[str | bytes]
+    # The rights of a consumer; None if it may read everything.
+    access: Access | None
 
 
 @dataclass(slots=True)
@@ -122,8 +123,8 @@ class Fetch(Handler):
             max_bytes,
             min(request.min_bytes, max_bytes),
             request.rack_id,
-            session.news if session is not None and only_changes else None,
-            self._denied(wanted, access) if replica_id < 0 and access is not UNRESTRICTED else frozenset(),
+            session.news if session is not None and only_changes and not self._chooses_replica(request) else None,
+            access if replica_id < 0 and access is not UNRESTRICTED else None,
         )
         max_wait_ms = request.max_wait_ms
         if max_wait_ms > _HURRIED_WAIT_MS and self._is_hurried(asked):
@@ -149,10 +150,9 @@ class Fetch(Handler):
 
     # --- rights ---
 
-    def _denied(self, wanted: dict[Key, SessionPartition], access: Access) -> frozenset[str | bytes]:
-        topics = dict.fromkeys(topic for topic, _ in wanted)
-        named = ((topic, self._name(topic)) for topic in topics)
-        return frozenset(topic for topic, name in named if name is not None and not access.may(_READ, _TOPIC, name))
+    def _is_denied(self, topic: str | bytes, access: Access) -> bool:
+        name = self._name(topic)
+        return name is not None and not access.may(_READ, _TOPIC, name)
 
     def _denied_follower(self, request: FetchRequest, context: RequestContext) -> Parts:
         """A replica fetch without ClusterAction: no session, and no effect on the high watermark."""
@@ -184,26 +184,37 @@ class Fetch(Handler):
         for wanted, one in gathered.fetched:
             if one.records is not None:
                 served.append(wanted)
-            elif not self._is_quiet(wanted, one):
-                news.not_quiet((wanted.topic, wanted.index))
+            elif not self._is_quiet(asked, wanted, one):
+                news.not_quiet(wanted.key)
         for wanted in served:  # last, so that no partition starves the others
-            news.not_quiet((wanted.topic, wanted.index))
+            news.not_quiet(wanted.key)
         return gathered
 
-    def _is_quiet(self, wanted: SessionPartition, one: FetchedPartition) -> bool:
-        """Whether the follower knows everything about this partition; then a watch replaces the checks."""
+    def _chooses_replica(self, request: FetchRequest) -> bool:
+        """Whether each check of a partition may name another replica to read from, without news in the partition."""
+        return bool(request.rack_id) and self.partitions.serves_consumers_from_followers
+
+    def _is_quiet(self, asked: ReadRequest, wanted: SessionPartition, one: FetchedPartition) -> bool:
+        """Whether the client knows everything about this partition; then a watch replaces the checks."""
         if one.error_code or one.diverging is not None or not wanted.knows(one.high_watermark, one.log_start_offset):
             return False
-        return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
+        if asked.follower is not None:
+            return wanted.offset == self._partition(wanted.topic, wanted.index).log_end_offset
+        # A partition that the answer had no room for is not quiet.
+        bound = one.last_stable_offset if asked.isolation == READ_COMMITTED else one.high_watermark
+        return wanted.offset >= bound and one.preferred_read_replica == -1
 
     def _look_at(self, asked: ReadRequest, several: Iterable[SessionPartition], gathered: ReadResult) -> None:
         left = asked.max_bytes
         min_one = True
         fetched = gathered.fetched
-        news = asked.news
+        news, access = asked.news, asked.access
+        denied: dict[str | bytes, bool] = {}
         for wanted in several:
             topic, index = wanted.topic, wanted.index
-            if topic in asked.denied:
+            if access is not None and topic not in denied:
+                denied[topic] = self._is_denied(topic, access)
+            if denied and denied[topic]:
                 # Not urgent: otherwise the client would fetch in a busy loop.
                 fetched.append((wanted, FetchedPartition(index, _DENIED_TOPIC, aborted=())))
                 continue
@@ -226,6 +237,8 @@ class Fetch(Handler):
                 # A deleted topic does not end the wait: otherwise the client would fetch in a busy loop.
                 gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
                 self._count_failure(wanted.topic)
+                if news is not None:
+                    news.unwatch(wanted.key)
                 fetched.append((wanted, self._refused(wanted, fault, asked.context.version)))
                 continue
             found, high_watermark, stable, log_start, aborted, diverging, preferred = read
@@ -237,7 +250,7 @@ class Fetch(Handler):
                 gathered.is_urgent = True
             gathered.readable.append(partition)
             if news is not None:
-                news.watch((topic, index), partition.tail_readers)
+                news.watch((topic, index), partition.readers if asked.follower is None else partition.tail_readers)
             fetched.append(
                 (
                     wanted,
@@ -286,7 +299,7 @@ class Fetch(Handler):
                 return self._held_back(asked, wait_ms)
         if session is not None:
             told = [(wanted, one) for wanted, one in fetched if wanted.tell(one) or not asked.only_changes]
-            session.moved_to_end([(w.topic, w.index) for w, one in told if one.records is not None])
+            session.moved_to_end([w.key for w, one in told if one.records is not None])
             fetched = told
         topics: list[tuple[str | bytes, list[FetchedPartition]]] = []
         leaders: set[int] = set()
@@ -339,7 +352,9 @@ def _may_wait(asked: ReadRequest, gathered: ReadResult) -> bool:
     """Whether there are too few bytes, and a partition that could bring more."""
     if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
         return False
-    return bool(gathered.readable) or asked.news is not None
+    if gathered.readable:
+        return True
+    return asked.news is not None and (asked.follower is not None or asked.news.is_watching)
 
 
 def _watch(asked: ReadRequest, gathered: ReadResult, wake: Callable[[], None]) -> Stop:

@@ -60,6 +60,10 @@ class SessionPartition:
             self.leader_epoch = leader_epoch
             self.told_high_watermark = -1
 
+    @property
+    def key(self) -> Key:
+        return self.topic, self.index
+
     def knows(self, high_watermark: int, log_start: int) -> bool:
         return high_watermark == self.told_high_watermark and log_start == self.told_log_start
 
@@ -94,7 +98,7 @@ class Session:
         self.uses_topic_ids = uses_topic_ids
         self.is_follower = is_follower
         self.created_ms = self.last_used_ms = now_ms
-        self.news = ChangedPartitions() if is_follower else None
+        self.news = ChangedPartitions()
 
     def update(self, request: FetchRequest) -> None:
         news, wanted = self.news, self.wanted
@@ -106,17 +110,14 @@ class Session:
                     wanted[key] = SessionPartition(topic, partition)
                 else:
                     known.update(partition)
-                if news is not None:
-                    news.asked_for(key)
+                news.asked_for(key)
         for topic, indexes in request.forgotten:
             for index in indexes:
                 wanted.pop((topic, index), None)
-                if news is not None:
-                    news.forgotten((topic, index))
+                news.forgotten((topic, index))
 
     def close(self) -> None:
-        if self.news is not None:
-            self.news.close()
+        self.news.close()
 
     def moved_to_end(self, served: Iterable[Key]) -> None:
         """Partitions with records come last in the next fetch, so that no partition starves the others."""
@@ -141,7 +142,7 @@ class FetchSessions:
             return
         self._hurry_until_ms = now_ms + _HURRY_MS
         for session in self._sessions.values():
-            if session.news is not None:
+            if session.is_follower:
                 session.news.wake()
 
     def in_a_hurry(self, now_ms: int) -> bool:

@@ -31,7 +31,9 @@ class GroupCommit:
                 # Shielded: a writer that times out must not cancel the fsync of the others.
                 await asyncio.shield(flush)
             except StorageFault as fault:
-                return fault.code
+                # A log that was replaced by a copy in another directory has its records on that disk.
+                if log.recovery_point < offset_exclusive:
+                    return fault.code
         return ErrorCode.none
 
     async def _flush(self, log: Log) -> None:

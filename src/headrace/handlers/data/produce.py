@@ -119,6 +119,8 @@ class Produce(Handler):
             if unknown:
                 _keep_records(request)
                 return Pending.of(self._when_schemas_are_known(request, unknown, context, refused))
+        if request.transactional_id is None:
+            return self._append_all(request, context, refused)
         return self._when_in_transaction(request, context, refused)
 
     async def _when_schemas_are_known(

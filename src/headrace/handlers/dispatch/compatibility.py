@@ -38,14 +38,11 @@ KAFKA_4_3: Final = {
 }
 
 _RAFT: Final = "no Raft quorum: brokers elect the controller through the coordination store"
-_STREAMS: Final = "no streams groups: stream processing runs on Spark"
-_WHY_NOT: Final = {
-    **dict.fromkeys((80, 81), _RAFT),
-    **dict.fromkeys((88, 89), _STREAMS),
-}
+_WHY_NOT: Final = dict.fromkeys((80, 81), _RAFT)
+# Kafka advertises these only with a telemetry plug-in, Headrace with `client.telemetry.enable`.
+TELEMETRY: Final = (71, 72)
 _NOTES: Final = {
     0: "v0–2 close the connection, as in Kafka; advertised because old clients choose the compression by it",
-    34: "the broker rejects a move of a replica to another log directory",
     55: "names the controller, as there is no Raft quorum; a leader returns the progress of its partitions' replicas",
 }
 
@@ -88,8 +85,10 @@ def table() -> str:
     inner = [
         f"{_name(key)} ({key}) {_range(handler.versions.start, handler.versions.stop - 1)}"
         for key, handler in sorted(handlers.items())
-        if key not in KAFKA_4_3
+        if key not in KAFKA_4_3 and key not in TELEMETRY
     ]
+    offered = ", ".join(f"{_name(key)} ({key}) 0" for key in TELEMETRY)
+    lines += ["", f"Served and advertised only with `client.telemetry.enable`: {offered}."]
     lines += ["", f"Brokers send these to each other and do not advertise them: {', '.join(inner)}."]
     return "\n".join(lines)
 

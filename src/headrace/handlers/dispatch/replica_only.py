@@ -55,11 +55,11 @@ class ReplicaOnly:
 
     def __init__(self, listener: str | None = None) -> None:
         self._listener = listener
-        self._guarded: Mapping[int, IsReplicas] = {} if listener is None else REPLICA_ONLY
+        self.guarded: Mapping[int, IsReplicas] = {} if listener is None else REPLICA_ONLY
 
     def check(self, api_key: int, version: int, request: object, listener: str) -> None:
         """Raises Refused for a broker's request on a client listener."""
-        is_replicas = self._guarded.get(api_key)
+        is_replicas = self.guarded.get(api_key)
         if is_replicas is not None and listener != self._listener and is_replicas(request, version):
             raise Refused(
                 ErrorCode.cluster_authorization_failed,

@@ -11,21 +11,21 @@ from headrace.wire.apis import api_name
 
 class HandlerTable:
     def __init__(self, handlers: Iterable[Handler] = ()) -> None:
-        self._handlers: dict[int, Handler] = {}
+        self.by_key: dict[int, Handler] = {}
         for handler in handlers:
             self.add(handler)
 
     def add(self, handler: Handler) -> None:
         key = handler.api_key
-        assert key not in self._handlers, f"{api_name(key)} has two handlers"
+        assert key not in self.by_key, f"{api_name(key)} has two handlers"
         assert isinstance(getattr(handler, "needs", None), Needs), f"{api_name(key)} does not declare what it needs"
-        self._handlers[key] = handler
+        self.by_key[key] = handler
 
     def get(self, api_key: int) -> Handler | None:
-        return self._handlers.get(api_key)
+        return self.by_key.get(api_key)
 
     def __iter__(self) -> Iterator[Handler]:
-        return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
+        return iter(sorted(self.by_key.values(), key=lambda handler: handler.api_key))
 
     def advertised(self) -> list[tuple[int, int, int]]:
         """(API key, lowest, highest version) of every served API, by key."""

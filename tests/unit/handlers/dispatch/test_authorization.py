@@ -47,6 +47,8 @@ HOST = "10.0.0.7"
 NEEDS_NOTHING = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 # The owner and the renewers of a delegation token may change it, without any ACL.
 NEEDS_NOTHING |= {ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+# Kafka asks no rights of clients that push metrics. The broker serves these only with `client.telemetry.enable`.
+NEEDS_NOTHING |= {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
 
 
 def allowing(

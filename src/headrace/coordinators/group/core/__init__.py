@@ -5,6 +5,7 @@
 `classic`             classic groups: join, sync, heartbeat, leave, rebalance
 `consumer`            consumer groups (KIP-848), and their migration from and to classic groups
 `share`               members of share groups (KIP-932)
+`streams`             streams groups of Kafka Streams applications (KIP-1071)
 `groups`              the groups of one partition by id, which the state machines share
 `heartbeat_messages`  heartbeats of consumer and share groups: request, answer, validation
 `offsets`             committed offsets

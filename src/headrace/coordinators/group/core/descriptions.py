@@ -9,9 +9,11 @@ from typing import NamedTuple
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup
 from headrace.coordinators.group.core.share.group import ShareGroup
+from headrace.coordinators.group.core.streams.group import PROTOCOL_TYPE as STREAMS
+from headrace.coordinators.group.core.streams.group import StreamsGroup
 from headrace.kernel.dataclass import dataclass
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class ListedGroup(NamedTuple):
@@ -51,9 +53,13 @@ def list_groups(
             entry = ListedGroup(group_id, group.protocol_type, group.state_name, "consumer")
         elif isinstance(group, ShareGroup):
             entry = ListedGroup(group_id, "share", group.state_name, "share")
+        elif isinstance(group, StreamsGroup):
+            entry = ListedGroup(group_id, STREAMS, group.state_name, STREAMS)
         else:
             entry = ListedGroup(group_id, group.protocol_type or "", group.state.value, "classic")
-        if wanted_states and entry.state.lower() not in wanted_states:
+        # As in Kafka the filter of this one state has an underscore.
+        state = "not_ready" if entry.state == "NotReady" else entry.state.lower()
+        if wanted_states and state not in wanted_states:
             continue
         if wanted_types and entry.type.lower() not in wanted_types:
             continue

@@ -6,17 +6,20 @@ The shard and the state machines of the protocols share it. Replayed records add
 from __future__ import annotations
 
 from headrace.cluster.core.image import EMPTY_IMAGE, ClusterImage
+from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.group.core.classic.group import ClassicGroup
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup
+from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share.group import ShareGroup
+from headrace.coordinators.group.core.streams.group import StreamsGroup
 from headrace.kernel.errors import ErrorCode, Refused
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 class Groups:
-    """`by_id` has classic and consumer groups, `share_groups` the others. An id is in one of them at most."""
+    """`by_id` has classic, consumer and streams groups, `share_groups` the others. An id is in one of them at most."""
 
     def __init__(self, settings: GroupSettings, image: ClusterImage = EMPTY_IMAGE) -> None:
         self.settings = settings
@@ -34,6 +37,26 @@ class Groups:
         if not isinstance(group, ConsumerGroup):
             raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
         return group
+
+    def streams_group(self, group_id: str, missing: str = "Streams group {} not found.") -> StreamsGroup:
+        """Raises GROUP_ID_NOT_FOUND."""
+        group = self.by_id.get(group_id)
+        if isinstance(group, StreamsGroup):
+            return group
+        is_other = group is not None or group_id in self.share_groups
+        message = f"Group {group_id} is not a streams group." if is_other else missing.format(group_id)
+        raise Refused(ErrorCode.group_id_not_found, message)
+
+    def streams_group_to_join(self, group_id: str, effects: Effects) -> StreamsGroup:
+        """Possibly a new group, also in place of an empty classic group. Only its replayed records add it. Raises
+        GROUP_ID_NOT_FOUND for a group of another type."""
+        group = self.by_id.get(group_id)
+        if isinstance(group, ClassicGroup) and group.is_empty:
+            effects.write(group_metadata_key(group_id), None)
+            return StreamsGroup(group_id)
+        if group is None and group_id not in self.share_groups:
+            return StreamsGroup(group_id)
+        return self.streams_group(group_id)
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Raises GROUP_ID_NOT_FOUND."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headrace.coordinators.codec import classic_groups, consumer_groups, offsets
+from headrace.coordinators.codec import classic_groups, consumer_groups, offsets, streams_groups
 from headrace.coordinators.codec.primitives import UnreadableRecord, int16, key_type, key_words
 from headrace.coordinators.group.core.classic.group import ClassicGroup, from_record
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ResolvedRegex
 from headrace.coordinators.group.core.offsets.committed import Offsets
 from headrace.coordinators.group.core.share import replay as share_records
 from headrace.coordinators.group.core.share.group import ShareGroup
+from headrace.coordinators.group.core.streams import replay as streams_records
+from headrace.coordinators.group.core.streams.group import StreamsGroup
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 # First bytes of a key: most records are offsets, so their type is checked first.
 _OFFSETS: Final = frozenset(map(int16, (offsets.OFFSET_COMMIT, offsets.LEGACY_OFFSET_COMMIT)))
 _KEY_WORDS: Final = {
@@ -58,6 +60,8 @@ class GroupRecords:
                 self._classic(key_words(key, 1)[0], value)
             elif record_type in share_records.KINDS:
                 share_records.replay_share_record(self._share_groups, record_type, key, value)
+            elif record_type in streams_records.KINDS:
+                self._streams(record_type, streams_records.words_of(record_type, key), value)
             elif record_type in self._by_type:
                 self._by_type[record_type](key_words(key, _KEY_WORDS[record_type]), value)
         except (UnreadableRecord, UnicodeDecodeError):
@@ -68,6 +72,19 @@ class GroupRecords:
             self._groups[group_id] = from_record(group_id, classic_groups.read_group_metadata_value(value))
         elif isinstance(self._groups.get(group_id), ClassicGroup):
             del self._groups[group_id]
+
+    def _streams(self, record_type: int, words: list[str], value: bytes | None) -> None:
+        group_id = words[0]
+        group = self._groups.get(group_id)
+        if not isinstance(group, StreamsGroup):
+            # A group that had only offsets so far gets the type of its members.
+            if value is None or (group is not None and not group.is_empty):
+                return
+            group = self._groups[group_id] = StreamsGroup(group_id)
+        if record_type == streams_groups.GROUP_METADATA and value is None:
+            del self._groups[group_id]
+            return
+        streams_records.replay_streams_record(group, record_type, words[-1], value)
 
     def _consumer(self, group_id: str, *, create: bool) -> ConsumerGroup | None:
         group = self._groups.get(group_id)

@@ -44,6 +44,17 @@ class GroupSettings:
     share_assignment_interval_ms: int = 1_000
     share_max_size: int = 200
 
+    # Streams groups (KIP-1071): group.streams.*
+    streams_session_timeout_ms: int = 45_000
+    streams_heartbeat_interval_ms: int = 5_000
+    streams_assignment_interval_ms: int = 1_000
+    streams_max_size: int = 2_147_483_647
+    streams_num_standby_replicas: int = 0
+    streams_initial_rebalance_delay_ms: int = 3_000
+
+    # Whether the broker offers streams groups (group.coordinator.rebalance.protocols).
+    offers_streams: bool = True
+
     @classmethod
     def from_config(cls, config: BrokerAttributes) -> GroupSettings:
         return cls(
@@ -66,6 +77,13 @@ class GroupSettings:
             share_heartbeat_ms=config.group_share_heartbeat_interval_ms,
             share_assignment_interval_ms=config.group_share_assignment_interval_ms,
             share_max_size=config.group_share_max_size,
+            streams_session_timeout_ms=config.group_streams_session_timeout_ms,
+            streams_heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
+            streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
+            streams_max_size=config.group_streams_max_size,
+            streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+            streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
+            offers_streams="streams" in config.group_coordinator_rebalance_protocols,
             consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         )
 

@@ -41,6 +41,9 @@ from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.coordinators.group.core.share import initialization as share_initialization
 from headrace.coordinators.group.core.share.group import ShareGroup
 from headrace.coordinators.group.core.share.heartbeat import ShareHeartbeats
+from headrace.coordinators.group.core.streams.group import StreamsGroup
+from headrace.coordinators.group.core.streams.heartbeat import StreamsHeartbeats
+from headrace.coordinators.group.core.streams.messages import StreamsHeartbeatRequest
 from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Token
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
@@ -64,6 +67,7 @@ class GroupShard:
         downgrades = Downgrades(groups, self._rebalances)
         self._heartbeats = ConsumerHeartbeats(groups, downgrades, lambda: uuid_to_text(new_uuid()))
         self._share_heartbeats = ShareHeartbeats(groups)
+        self._streams_heartbeats = StreamsHeartbeats(groups)
         self._classic_members = ClassicMembers(groups, self._heartbeats, lambda: uuid_to_text(new_uuid()))
 
     @property
@@ -85,6 +89,9 @@ class GroupShard:
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         return self._all.consumer_group(group_id)
 
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        return self._all.streams_group(group_id, missing="Group {} not found.")
+
     def share_group(self, group_id: str) -> ShareGroup:
         return self._all.share_group(group_id)
 
@@ -99,8 +106,11 @@ class GroupShard:
             return self._join_consumer_group(group, request, token, now_ms)
         self._all.check_no_share_group(request.group_id, ErrorCode.inconsistent_group_protocol)
         effects = Effects()
-        if isinstance(group, ConsumerGroup):
-            group.write_tombstones(effects)
+        if isinstance(group, StreamsGroup) and not group.is_empty:
+            effects.answer(token, JoinReply(NO_MEMBER_ID, ErrorCode.inconsistent_group_protocol))
+            return effects.result(DEFERRED)
+        if isinstance(group, ConsumerGroup | StreamsGroup):
+            self._write_tombstones(group, effects)
             group = None
         is_new = group is None
         if group is None:
@@ -132,7 +142,7 @@ class GroupShard:
 
     def sync(self, request: SyncRequest, token: Token) -> Result:
         group = self.groups.get(request.group_id)
-        if group is None or group.is_empty:
+        if group is None or group.is_empty or isinstance(group, StreamsGroup):
             raise Refused(ErrorCode.unknown_member_id, f"group {request.group_id} has no member {request.member_id!r}")
         effects = Effects()
         if isinstance(group, ConsumerGroup):
@@ -143,7 +153,7 @@ class GroupShard:
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> Result:
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             raise Refused(ErrorCode.unknown_member_id, f"group {group_id} has no member {member_id!r}")
         effects = Effects()
         if isinstance(group, ConsumerGroup):
@@ -155,7 +165,7 @@ class GroupShard:
     def leave(self, group_id: str, leaving: Sequence[LeavingMember], now_ms: int) -> Result:
         group = self.groups.get(group_id)
         effects = Effects()
-        if group is None:
+        if group is None or isinstance(group, StreamsGroup):
             return Result(reply=[LeftMember(m, i, ErrorCode.unknown_member_id) for m, i in leaving])
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(group, leaving, now_ms)
@@ -165,6 +175,11 @@ class GroupShard:
 
     def consumer_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
         return self._heartbeats.heartbeat(request, now_ms)
+
+    # --- streams groups -----------------------------------------------------------------------------------------
+
+    def streams_heartbeat(self, request: StreamsHeartbeatRequest, now_ms: int) -> Result:
+        return self._streams_heartbeats.heartbeat(request, now_ms)
 
     # --- share groups -------------------------------------------------------------------------------------------
 
@@ -274,7 +289,9 @@ class GroupShard:
         return effects.result(errors)
 
     def _write_tombstones(self, group: Group, effects: Effects) -> None:
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, StreamsGroup):
+            self._streams_heartbeats.forget_delay(group.group_id, effects)
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             group.write_tombstones(effects)
         else:
             effects.write(group_metadata_key(group.group_id), None)
@@ -308,6 +325,11 @@ class GroupShard:
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self._watch_consumer_members(group, effects)
+                continue
+            if isinstance(group, StreamsGroup):
+                for streams_member in group.members.values():
+                    self._streams_heartbeats.keep_alive(group.group_id, streams_member.member_id, effects)
+                    self._streams_heartbeats.watch_revocation(group.group_id, streams_member, effects)
                 continue
             for member in group.members.values():
                 self._rebalances.keep_alive(group, member, effects)

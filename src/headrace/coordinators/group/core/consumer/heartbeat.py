@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.consumer_groups import MemberMetadata
+from headrace.coordinators.group.core.classic.group import ClassicGroup
 from headrace.coordinators.group.core.consumer import migration
 from headrace.coordinators.group.core.consumer import target as consumer_target
 from headrace.coordinators.group.core.consumer.downgrade import Downgrades
@@ -85,6 +86,8 @@ class ConsumerHeartbeats:
             return group
         if group is None:
             return ConsumerGroup(group_id)
+        if not isinstance(group, ClassicGroup):
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         if group.is_empty:
             effects.write(group_metadata_key(group_id), None)
             return ConsumerGroup(group_id)

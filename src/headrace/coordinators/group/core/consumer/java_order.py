@@ -14,8 +14,9 @@ _FIRST_SIZE: Final = 16
 _WORD: Final = 0xFFFFFFFF
 
 
-def in_java_order(keys: Collection[str]) -> list[str]:
-    last = _table_size(len(keys)) - 1
+def in_java_order(keys: Collection[str], *, capacity: int = _FIRST_SIZE, most: int = 0) -> list[str]:
+    """`capacity`: of a map that was made with one. `most`: the largest number of keys so far; a map never shrinks."""
+    last = _table_size(max(len(keys), most), capacity) - 1
     return sorted(keys, key=lambda key: _spread(java_hash(key)) & last)
 
 
@@ -50,8 +51,10 @@ def _spread(value: int) -> int:
     return value ^ value >> 16
 
 
-def _table_size(count: int) -> int:
-    size = _FIRST_SIZE
+def _table_size(count: int, capacity: int = _FIRST_SIZE) -> int:
+    size = 1
+    while size < capacity:
+        size *= 2
     while count > size * 3 // 4:
         size *= 2
     return size

@@ -13,11 +13,12 @@ from headrace.coordinators.group.core.effects import Effects
 from headrace.coordinators.group.core.offsets import rules as offset_rules
 from headrace.coordinators.group.core.offsets.committed import Offsets, TopicCommit
 from headrace.coordinators.group.core.settings import GroupSettings
+from headrace.coordinators.group.core.streams.group import StreamsGroup
 from headrace.coordinators.runtime.result import Result
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 
 # No retention in the request: the broker's setting applies. Only clients before Kafka 2.1 send one.
 _DEFAULT_RETENTION_MS: Final = -1
@@ -58,17 +59,8 @@ class OffsetRequests:
                     ErrorCode.group_id_not_found if request.api_version >= 9 else ErrorCode.illegal_generation,
                     f"Group {request.group_id} not found.",
                 )
-        elif isinstance(group, ConsumerGroup):
-            offset_rules.check_consumer_commit(
-                group,
-                request.member_id,
-                request.instance_id,
-                request.generation,
-                request.topics,
-                transactional=False,
-                api_version=request.api_version,
-                longest_metadata=self._settings.offset_metadata_max_bytes,
-            )
+        elif isinstance(group, ConsumerGroup | StreamsGroup):
+            self._check_epoched(group, request, transactional=False)
         else:
             offset_rules.check_classic_commit(
                 group, request.member_id, request.instance_id, request.generation, transactional=False
@@ -84,18 +76,9 @@ class OffsetRequests:
         if group is None:
             if request.generation >= 0:
                 raise Refused(ErrorCode.illegal_generation, f"Group {request.group_id} not found.")
-        elif isinstance(group, ConsumerGroup):
+        elif isinstance(group, ConsumerGroup | StreamsGroup):
             try:
-                offset_rules.check_consumer_commit(
-                    group,
-                    request.member_id,
-                    request.instance_id,
-                    request.generation,
-                    request.topics,
-                    transactional=True,
-                    api_version=9,
-                    longest_metadata=self._settings.offset_metadata_max_bytes,
-                )
+                self._check_epoched(group, request, transactional=True)
             except Refused as refused:
                 if refused.code is ErrorCode.stale_member_epoch:
                     raise Refused(ErrorCode.illegal_generation, refused.message) from refused
@@ -108,6 +91,20 @@ class OffsetRequests:
         topics = [TopicCommit(topic, None, partitions) for topic, _, partitions in request.topics]
         records, too_long = self._records(request._replace(topics=topics), now_ms, -1)
         return Result(records, too_long, producer=producer if records else None)
+
+    def _check_epoched(
+        self, group: ConsumerGroup | StreamsGroup, request: CommitRequest, *, transactional: bool
+    ) -> None:
+        asked = (request.member_id, request.instance_id, request.generation, request.topics)
+        api_version, longest = request.api_version, self._settings.offset_metadata_max_bytes
+        if isinstance(group, StreamsGroup):
+            offset_rules.check_streams_commit(
+                group, *asked, transactional=transactional, api_version=api_version, longest_metadata=longest
+            )
+        else:
+            offset_rules.check_consumer_commit(
+                group, *asked, transactional=transactional, api_version=api_version, longest_metadata=longest
+            )
 
     def _records(
         self, request: CommitRequest, now_ms: int, expire_ms: int

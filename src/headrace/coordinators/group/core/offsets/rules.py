@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable
 
 from headrace.coordinators.codec.offsets import OffsetValue
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicState
-from headrace.coordinators.group.core.consumer.group import ConsumerGroup
+from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember
 from headrace.coordinators.group.core.offsets.committed import TopicCommit
+from headrace.coordinators.group.core.streams.group import StreamsGroup
 from headrace.kernel.errors import ErrorCode, Refused
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 def check_classic_commit(
@@ -69,6 +70,42 @@ def check_consumer_commit(
         raise Refused(ErrorCode.stale_member_epoch, f"member epoch {epoch}: it is {member.epoch}")
 
 
+def check_streams_commit(
+    group: StreamsGroup,
+    member_id: str,
+    instance_id: str | None,
+    epoch: int,
+    topics: Iterable[TopicCommit],
+    *,
+    transactional: bool,
+    api_version: int,
+    longest_metadata: int,
+) -> None:
+    """Raises Refused. As `check_consumer_commit`; the task of a partition says since when the member has it."""
+    if epoch < 0 and group.is_empty:
+        return
+    if transactional and epoch == -1 and not member_id and instance_id is None:
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.unknown_member_id, f"Member {member_id} is not a member of group {group.group_id}.")
+    if not transactional and api_version < 9:
+        raise Refused(
+            ErrorCode.unsupported_version,
+            "OffsetCommit version 9 or above must be used by members using the streams group protocol",
+        )
+    if epoch == member.epoch:
+        return
+    readers = group.topology.readers if group.topology is not None else {}
+    if epoch > member.epoch or not all(
+        0 <= member.held_since(readers.get(topic.topic), commit.partition) <= epoch
+        for topic in topics
+        for commit in topic.partitions
+        if len(commit.metadata) <= longest_metadata
+    ):
+        raise Refused(ErrorCode.stale_member_epoch, f"member epoch {epoch}: it is {member.epoch}")
+
+
 def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
     if isinstance(group, ClassicGroup) or (member_id is None and epoch < 0):
         return
@@ -76,12 +113,13 @@ def check_fetch(group: Group, member_id: str | None, epoch: int) -> None:
     if member is None:
         raise Refused(ErrorCode.unknown_member_id, f"group {group.group_id} has no member {member_id!r}")
     if epoch != member.epoch:
-        code = ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch
+        is_classic = isinstance(member, ConsumerMember) and member.uses_classic_protocol
+        code = ErrorCode.illegal_generation if is_classic else ErrorCode.stale_member_epoch
         raise Refused(code, f"member epoch {epoch}: it is {member.epoch}")
 
 
 def check_offset_delete(group: Group) -> None:
-    # A consumer group loses the offsets of unsubscribed topics; the topics of other protocols are unknown.
+    # Consumer and streams groups lose the offsets of unsubscribed topics; the topics of other protocols are unknown.
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.uses_consumer_protocol:
         raise Refused(ErrorCode.non_empty_group, f"group {group.group_id} has members")
 
@@ -93,7 +131,7 @@ def check_group_delete(group: Group) -> None:
 
 def expires_from(group: Group) -> Callable[[OffsetValue], int] | None:
     """The time at which the retention of an offset starts; None while no offset of this group expires."""
-    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+    if isinstance(group, ConsumerGroup | StreamsGroup) or group.protocol_type is None:
         return _commit_time
     if group.is_empty:
         since_ms = group.state_since_ms
