@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, cast
@@ -23,7 +23,7 @@ from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import Deposed
-from headrace.controller.results import TopicResult
+from headrace.controller.results import PartitionResult, TopicResult
 from headrace.coordination.fallback_channel import Connect, ControllerConnection
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
@@ -194,6 +194,48 @@ class ControllerGateway:
             body = {"broker_id": broker_id, "broker_epoch": epoch, "directories": directories}
             answer = await connection.request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
             _raise(answer.error_code, f"replicas on a {'full' if full else 'failed'} disk")
+
+        await self._to_controller(locally, remotely, timeout)
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int]], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> list[PartitionResult]:
+        """Moves partitions, for a unit whose number of processes changes."""
+
+        async def locally() -> list[PartitionResult]:
+            return await self.controller.alter_reassignments(targets)
+
+        async def remotely(connection: ControllerConnection, left: float) -> list[PartitionResult]:
+            topics: dict[str, list[Body]] = {}
+            for (name, index), replicas in targets.items():
+                topics.setdefault(name, []).append({"partition_index": index, "replicas": list(replicas)})
+            rows = [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+            body = {"timeout": int(left * 1000), "topics": rows}
+            answer = await connection.request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, body, version=0, timeout=left)
+            _raise(answer.error_code, "reassignment")
+            return [
+                PartitionResult(
+                    TopicPartition(str(topic.name), int(one.partition_index)),
+                    ErrorCode(one.error_code),
+                    one.error_message,
+                )
+                for topic in answer.responses
+                for one in topic.partitions
+            ]
+
+        return await self._to_controller(locally, remotely, timeout)
+
+    async def unregister_broker(self, broker_id: int, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Removes a stopped broker from the cluster."""
+
+        async def locally() -> None:
+            await self.controller.unregister_broker(broker_id)
+
+        async def remotely(connection: ControllerConnection, left: float) -> None:
+            answer = await connection.request(
+                ApiKey.UNREGISTER_BROKER, {"broker_id": broker_id}, version=0, timeout=left
+            )
+            _raise(answer.error_code, f"broker {broker_id} stays registered")
 
         await self._to_controller(locally, remotely, timeout)
 

@@ -8,6 +8,7 @@
 `partitions`       all replicas of this broker, following the cluster image
 `throttles`        replication throttles of this broker
 `leader_channel`   the wire to one leader; `fetcher` fetches over it; `fetchers` chooses the leaders
+`log_copy`         copies a log to another directory of this broker; `replica_moves` are all such moves
 `isr_changes`      asks the controller to store in-sync replicas
 `service`          replication of one broker, put together
 """

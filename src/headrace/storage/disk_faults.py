@@ -25,7 +25,7 @@ class DiskFaults:
     def __init__(self, partition: TopicPartition, directory: Path, on_fault: Callable[[OSError], None] | None) -> None:
         self.offline_reason: str | None = None
         self._partition = partition
-        self._directory = directory
+        self.directory = directory
         self._on_fault = on_fault
 
     def offline(self) -> StorageFault:
@@ -34,9 +34,9 @@ class DiskFaults:
     def fault(self, error: OSError) -> StorageFault:
         """The fault to raise for `error`. The first error other than a full disk takes the log offline."""
         if is_no_space(error):
-            return StorageFault(f"{self._partition}: no space left on {self._directory.parent}, free some to go on")
+            return StorageFault(f"{self._partition}: no space left on {self.directory.parent}, free some to go on")
         if self.offline_reason is None:
-            self.offline_reason = f"{error.strerror} on {error.filename or self._directory}"
+            self.offline_reason = f"{error.strerror} on {error.filename or self.directory}"
             if self._on_fault is not None:
                 self._on_fault(error)
         return self.offline()

@@ -27,9 +27,10 @@ CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 DELETED_DIR_SUFFIX: Final = "-delete"
 STRAY_DIR_SUFFIX: Final = "-stray"
+FUTURE_DIR_SUFFIX: Final = "-future"
 HINT_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-_MARKED: Final = re.compile(r"(?P<topic>\S+)-(?P<index>\d+)\.[0-9a-f]{32}(?P<suffix>-delete|-stray)")
+_MARKED: Final = re.compile(r"(?P<topic>\S+)-(?P<index>\d+)\.[0-9a-f]{32}(?P<suffix>-delete|-stray|-future)")
 _LONGEST_NAME: Final = 255
 
 # A full disk is a temporary state; every other disk error is permanent.
@@ -68,7 +69,8 @@ def partition_of_directory(name: str) -> TopicPartition | None:
 
 
 def marked_directory_name(partition: TopicPartition, suffix: str) -> str:
-    """Kafka's name for a partition's directory that is out of use: `topic-0.<32 hex digits>-delete` or `…-stray`.
+    """Kafka's name for a partition's directory that no reader uses: `topic-0.<32 hex digits>-delete`, `…-stray` or
+    `…-future`.
 
     A topic name is shortened if the file name would be too long.
     """

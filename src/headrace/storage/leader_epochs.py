@@ -100,6 +100,11 @@ class LeaderEpochs:
         if at and self._pairs[0] != (self._pairs[at - 1][0], start_offset):
             self._replace([(self._pairs[at - 1][0], start_offset), *self._pairs[at:]], durable=self._sync)
 
+    def adopt(self, other: LeaderEpochs) -> None:
+        """Takes the epochs of a log with the same records; it may have one that has no records yet."""
+        if self._pairs != other._pairs:
+            self._replace(list(other._pairs), durable=False)
+
     def clear(self) -> None:
         self._replace([])
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
 from headrace.kernel.ids import TopicPartition
@@ -60,8 +61,8 @@ class Log:
         self.segments = contents.segments
         self.producers = contents.producers
         self.leader_epochs = contents.leader_epochs
-        # When the broker's flush timer last flushed this log, for flush.ms.
-        self.last_flush_ms = 0
+        # When the broker's flush timer last flushed this log, for flush.ms. A new log is not due before that time.
+        self.last_flush_ms = contents.segments.active.created_ms
         self._disk = DiskFaults(partition, self.directory, on_disk_fault)
         self._next_offset = 0
         self._log_start_offset = 0
@@ -251,6 +252,15 @@ class Log:
         except OSError as error:
             raise self._disk.fault(error) from error
 
+    def read_across(self, offset: int, max_bytes: int) -> list[Slice]:
+        """Whole batches from `offset` to the end, also of several segments; at least one batch if there is one."""
+        if self._disk.offline_reason is not None:
+            raise self._disk.offline()
+        try:
+            return self.segments.read_across(offset, max_bytes) if offset < self._next_offset else []
+        except OSError as error:
+            raise self._disk.fault(error) from error
+
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         """Aborted transactions in that range, which a read_committed consumer skips."""
         return self.segments.aborted_transactions(start, end_exclusive)
@@ -366,6 +376,42 @@ class Log:
                 self.advance_log_start(segments.base_offset)
                 self.producers.drop_snapshots(keep=segments.base_offsets)
             return verdict
+
+    # --- moving to another directory -----------------------------------------------------------------------------
+
+    def skip_to(self, offset: int, *, now_ms: int) -> None:
+        """Ends the log at `offset`: compaction left no batch between the present end and there."""
+        with self._disk.raised():
+            self.roll(offset, now_ms=now_ms)
+        self._set_offsets(self._log_start_offset, offset, self._high_watermark)
+
+    def prepare_to_replace(self, current: Log) -> None:
+        """Writes to this log's directory what only `current` knows: producers whose records are deleted, and a leader
+        epoch without records. Afterwards as much is synced here as there."""
+        with self._disk.raised():
+            self.leader_epochs.adopt(current.leader_epochs)
+            current.producers.copy_snapshot(self.directory, self._next_offset)
+        if self.recovery_point < (self._next_offset if current.config.flush_before_ack else current.recovery_point):
+            self.flush()
+
+    def replace(self, current: Log, directory: Path) -> None:
+        """Takes the place of `current`, which has the same records. This log's directory was renamed to `directory`.
+        Changes memory only."""
+        self.move_to(directory)
+        self.config, self.last_flush_ms = current.config, current.last_flush_ms
+        self.producers = current.producers
+        self.producers.directory, self.producers.snapshot_offset = directory, self._next_offset
+        self._set_offsets(current.log_start_offset, self._next_offset, current.high_watermark)
+        # A writer that waits for a flush of `current` finds that its records are on the disk.
+        current.segments.recovery_point = max(current.recovery_point, self.recovery_point)
+
+    def move_to(self, directory: Path) -> None:
+        """The directory was renamed to `directory`."""
+        self.directory = directory
+        self.segments.move_to(directory)
+        self.leader_epochs.path = directory / self.leader_epochs.path.name
+        self.producers.directory = directory
+        self._disk.directory = directory
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config

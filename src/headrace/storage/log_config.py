@@ -53,8 +53,14 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3_600_000
     preallocate: bool = False
     rules: BatchRules = field(init=False, compare=False)
+    # How long a segment stays active. The cleaner never compacts the active segment, so a compacted log rolls early
+    # enough for max.compaction.lag.ms.
+    roll_ms: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        is_bounded = self.is_compacted and self.max_compaction_lag_ms > 0
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if is_bounded else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
         codec = None if self.compression_type == "producer" else Codec.from_name(self.compression_type)
         levels = {
             Codec.GZIP: self.compression_gzip_level,
@@ -94,5 +100,7 @@ class LogConfig:
 
 
 _KEYS: Final = {
-    name: name.replace("_", ".") for name in LogConfig.__dataclass_fields__ if name not in ("rules", "cleanup_policy")
+    name: name.replace("_", ".")
+    for name in LogConfig.__dataclass_fields__
+    if name not in ("rules", "roll_ms", "cleanup_policy")
 }

@@ -63,6 +63,11 @@ class ProducerState(Producers):
         write_small_file(self._path(offset), encode_snapshot(list(self.entries.values())), durable=durable)
         self.snapshot_offset = offset
 
+    def copy_snapshot(self, directory: Path, offset: int) -> None:
+        """Writes the present state as a snapshot of the log in `directory`, which ends at `offset`."""
+        name = file_stem(offset) + SNAPSHOT_SUFFIX
+        write_small_file(directory / name, encode_snapshot(list(self.entries.values())), durable=False)
+
     def load_latest(self, log_start_offset: int, up_to: int, *, discard_later: bool = True) -> int:
         """Loads the newest valid snapshot at or below `up_to`. Returns the offset from which to read batches."""
         for offset in sorted(self.snapshot_offsets(), reverse=True):

@@ -109,6 +109,21 @@ class Segments:
                 return found
         return None
 
+    def read_across(self, offset: int, max_bytes: int) -> list[Slice]:
+        """Like `read` up to the end of the log, but it goes on in the next segment when one ends."""
+        slices: list[Slice] = []
+        for segment in self.all[max(0, bisect_right(self._bases, offset) - 1) :]:
+            found = segment.read(offset, max_bytes, None, min_one_batch=not slices)
+            if found is None:
+                if slices:
+                    break
+                continue
+            slices.append(found)
+            max_bytes -= found.length
+            if found.position + found.length < segment.size_bytes or max_bytes <= 0:
+                break
+        return slices
+
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         return aborted_between(self.all[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
 
@@ -266,6 +281,12 @@ class Segments:
         # A log that was truncated meanwhile may have other records at these offsets.
         if cuts == self._cuts:
             self.recovery_point = max(self.recovery_point, end)
+
+    def move_to(self, directory: Path) -> None:
+        """The directory of the log was renamed to `directory`."""
+        self.directory = directory
+        for segment in self.all:
+            segment.move_to(directory)
 
     def close(self) -> None:
         for segment in self.all:

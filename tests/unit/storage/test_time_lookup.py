@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.records.batch import BatchView
 from headrace.records.compression import Codec
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.segment.batch_scan import BatchPlace
+from headrace.storage.segment.segment import Segment
 from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all
 
 times = st.lists(st.lists(st.integers(NOW_MS - 60, NOW_MS + 60), min_size=1, max_size=5), min_size=1, max_size=60)
@@ -63,3 +66,28 @@ def test_lookup_by_time_returns_the_epoch_of_the_record(tmp_path: Path) -> None:
 def test_lookup_by_time_in_an_empty_log_finds_nothing(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     assert log.offset_for_timestamp(0) is None and log.offset_of_max_timestamp() is None
+
+
+def test_a_large_record_is_found_by_the_header_of_its_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_at(tmp_path)
+    for n in range(3):
+        append(log, a_batch(1, timestamps=[NOW_MS + n], value=b"v" * 100_000), epoch=n)
+    append(log, a_batch(2, timestamps=[NOW_MS + 8, NOW_MS + 9], value=b"v" * 50_000), epoch=4)
+    log.advance_high_watermark(log.log_end_offset)
+    expected = {n: brute_first(log, NOW_MS + n) for n in range(10)}
+    newest = brute_newest(log)
+    read: list[int] = []
+    batch_at = Segment.batch_at
+
+    def noted(segment: Segment, place: BatchPlace) -> BatchView:
+        read.append(place.base_offset)
+        return batch_at(segment, place)
+
+    monkeypatch.setattr(Segment, "batch_at", noted)
+    for n, wanted in expected.items():
+        found = log.offset_for_timestamp(NOW_MS + n)
+        assert found is not None and (found.offset, found.timestamp_ms) == wanted
+        assert found.leader_epoch == (n if n < 3 else 4)
+    assert set(read) == {3}, "only the batch with two records was read"
+    found = log.offset_of_max_timestamp()
+    assert found is not None and (found.offset, found.timestamp_ms) == newest

@@ -15,13 +15,15 @@ from headrace.kernel.errors import ErrorCode, Refused
 
 CONSUMER_GROUPS: Final = "group.version"
 SHARE_GROUPS: Final = "share.version"
+STREAMS_GROUPS: Final = "streams.version"
 ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
 # name → (lowest, highest) level. The numbers are those of Apache Kafka 4.3, because clients act on them:
-# transaction.version 2 switches them to KIP-890, group.version 1 offers KIP-848.
+# transaction.version 2 switches them to KIP-890, group.version 1 offers KIP-848, streams.version 1 offers KIP-1071.
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     CONSUMER_GROUPS: (0, 1),
     "metadata.version": (7, 30),
     SHARE_GROUPS: (0, 1),
+    STREAMS_GROUPS: (0, 1),
     "transaction.version": (0, 2),
     ELIGIBLE_LEADERS: (0, 1),
 }

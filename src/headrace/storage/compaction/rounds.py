@@ -61,6 +61,7 @@ class CompactionRounds:
         self._set_aside: set[TopicPartition] = set()
         self._stopping = False
         log_dirs.when_deleted.append(self._forget)
+        log_dirs.when_moved.append(self._moved)
 
     def stop(self) -> None:
         """Makes the running round stop. It removes its files."""
@@ -78,6 +79,8 @@ class CompactionRounds:
         partition = TopicPartition(log.topic, log.partition)
         if not log.config.is_compacted or log.offline_reason is not None or partition in self._set_aside:
             return None
+        if partition in self._log_dirs.futures:
+            return None  # a copy of a log that changes would be dirty below its checkpoint
         try:
             dirt = dirt_of(log, self._checkpoints[self._log_dirs.directory_of(log)].get(partition), now_ms)
         except OSError:
@@ -91,7 +94,8 @@ class CompactionRounds:
         try:
             cleaned = await self._in_thread(lambda: self._work(settings, job))
             # The directory may now belong to a new topic of the same name, whose files must not change.
-            if self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
+            moves = partition in self._log_dirs.futures
+            if moves or self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)
                 return None
             if not install(log, cleaned, now_ms):
@@ -134,6 +138,15 @@ class CompactionRounds:
             asyncio.get_running_loop().call_soon(self._write_changed)
         self._changed.add(home)
 
+    def _moved(self, partition: TopicPartition, source: LogDir, target: LogDir) -> None:
+        """The copy is as clean as the log was: no round changed the log during the move."""
+        self._checkpoints[target].pop(partition, None)
+        clean_up_to = self._checkpoints[source].pop(partition, None)
+        if clean_up_to is not None:
+            self._checkpoints[target][partition] = clean_up_to
+            self._changed |= {source, target}
+            self._write_changed()
+
     def _write_changed(self) -> None:
         homes, self._changed = self._changed, set()
         for home in homes:
@@ -153,4 +166,8 @@ class CompactionRounds:
             # Without the file every log is dirty: the next rounds take longer, but are correct.
             return {}
         # A crash may happen between a deletion and the write of this file: entries without a log are ignored.
-        return {partition: offset for partition, offset in known.items() if self._log_dirs.log(*partition) is not None}
+        return {partition: offset for partition, offset in known.items() if self._has_log(home, partition)}
+
+    def _has_log(self, home: LogDir, partition: TopicPartition) -> bool:
+        log = self._log_dirs.log(*partition)
+        return log is not None and self._log_dirs.directory_of(log) is home

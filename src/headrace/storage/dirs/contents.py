@@ -1,6 +1,6 @@
 """What a starting broker finds in a log directory: logs to open, deletions to finish, expired recovery cuts.
 
-It leaves all other directories alone: strays, replicas that move between directories (`-future`), the log of a KRaft
+It leaves all other directories alone: strays, the log of a KRaft
 controller, and directories of other programs, even with the name of a partition (`backup-2026`).
 """
 

@@ -23,6 +23,8 @@ from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile,
 EMBEDDED: Final = "embedded"
 MOVING: Final = "moving"
 ZOOKEEPER: Final = "zookeeper"
+# The embedded store of a unit, which is in the directory of its first process.
+UNIT: Final = "unit"
 _CHECKSUM: Final = "headrace.checksum"
 
 
@@ -73,8 +75,8 @@ def _home(properties: dict[str, str]) -> StoreOwner | None:
     kind = properties.get("headrace.store")
     if kind is None:
         return None
-    if kind not in (EMBEDDED, MOVING, ZOOKEEPER):
-        raise ValueError(f"headrace.store={kind}: must be {EMBEDDED}, {MOVING} or {ZOOKEEPER}")
+    if kind not in (EMBEDDED, UNIT, MOVING, ZOOKEEPER):
+        raise ValueError(f"headrace.store={kind}: must be {EMBEDDED}, {UNIT}, {MOVING} or {ZOOKEEPER}")
     return StoreOwner(
         kind, properties.get("headrace.store.since", ""), properties.get("headrace.zookeeper.connect", "")
     )

@@ -10,36 +10,33 @@ The event loop owns it. `flush_due` and `close` do disk work that may run in a t
 from __future__ import annotations
 
 import contextlib
-import logging
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from headrace.config import BrokerConfig
-from headrace.config.broker_config import ALL_LOG_DIRS
-from headrace.kernel.errors import Fault, StorageFault
+from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
-from headrace.storage.dirs.contents import deleted_in, logs_in, may_be_log, outdated_cuts_in
+from headrace.storage.dirs.contents import may_be_log
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
+from headrace.storage.dirs.directory_choice import DirectoryChoice
+from headrace.storage.dirs.future_logs import FutureLog, FutureLogs, install, remove_note, retire
 from headrace.storage.dirs.identity import StoreOwner
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
+from headrace.storage.dirs.log_table import LogTable
 from headrace.storage.dirs.new_log_files import make_directory
 from headrace.storage.dirs.report import DirectoryReport
+from headrace.storage.dirs.start_recovery import StartRecovery
 from headrace.storage.dirs.strays import Stray, set_aside, strays_in
 from headrace.storage.dirs.unopened_log import owner_of
 from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
-from headrace.storage.recovery.recovery import Damage, PartitionCheckpoints, Progress, open_log
+from headrace.storage.recovery.recovery import Damage, Progress, open_log
 from headrace.storage.settings import StorageSettings
-
-logger = logging.getLogger(__name__)
 
 __all__ = ["DirectoryReport", "LogDirs", "StorageSettings"]
 
@@ -61,11 +58,13 @@ class LogDirs:
         self.lazy_logs = lazy_logs
         self.damages: list[Damage] = []
         self._config_of = config_of
-        self._cordoned = cordoned
-        self._logs: dict[TopicPartition, Log] = {}
-        self._home: dict[TopicPartition, LogDir] = {}
+        self._logs = LogTable()
+        self.choice = DirectoryChoice(self.directories, self._logs, cordoned)
+        self.futures = FutureLogs(self.deletions, self._failed)
         self._on_offline: list[Callable[[LogDir], None]] = []
         self.when_deleted: list[Callable[[TopicPartition, LogDir], None]] = []
+        # Called with the partition, the old and the new directory.
+        self.when_moved: list[Callable[[TopicPartition, LogDir, LogDir], None]] = []
 
     @classmethod
     def open(
@@ -98,64 +97,21 @@ class LogDirs:
             if not any(directory.is_online for directory in dirs.directories):
                 reasons = "; ".join(f"{d.path}: {d.offline_reason}" for d in dirs.directories)
                 raise StorageFault(f"no log directory can be used ({reasons})")
-            dirs._recover_all(now_ms, on_progress)
+            StartRecovery(
+                dirs.directories,
+                config_of,
+                dirs._logs,
+                dirs.futures,
+                dirs.deletions,
+                dirs.damages,
+                dirs.take_offline,
+                dirs._failed,
+            ).run(settings.threads_per_directory, now_ms, on_progress)
         except BaseException:  # after any error the directories must not stay locked
             for directory in dirs.directories:
                 directory.unlock()
             raise
         return dirs
-
-    def _recover_all(self, now_ms: int, on_progress: Callable[[Progress], None] | None) -> None:
-        jobs: list[tuple[LogDir, TopicPartition, Path, PartitionCheckpoints]] = []
-        for directory in self.directories:
-            if directory.is_online:
-                marks = directory.marks()
-                self.deletions.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
-                others: list[Path] = []
-                for path, partition in logs_in(directory.path, others):
-                    jobs.append((directory, partition, path, marks.get(partition, PartitionCheckpoints())))
-                for path in others:
-                    logger.warning("%s is left alone: its name is that of a partition, but it holds no log", path)
-        threads = max(1, self.settings.threads_per_directory * len(self.directories))
-        with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
-            tell = None if on_progress is None else lambda step: on_progress(replace(step, logs=len(jobs)))
-            opened = list(pool.map(lambda job: self._recover(*job, now_ms=now_ms, on_progress=tell), jobs))
-        for (directory, partition, path, _), log in zip(jobs, opened, strict=True):
-            if log is None:
-                continue
-            if partition in self._logs:
-                raise StorageFault(
-                    f"{partition} is in {self._logs[partition].directory} and in {path}: remove one of them"
-                )
-            self._add(partition, log, directory)
-
-    def _recover(
-        self,
-        directory: LogDir,
-        partition: TopicPartition,
-        path: Path,
-        marks: PartitionCheckpoints,
-        *,
-        now_ms: int,
-        on_progress: Callable[[Progress], None] | None,
-    ) -> Log | None:
-        try:
-            return open_log(
-                path,
-                partition,
-                self._config_of(partition.topic),
-                clean=directory.was_clean,
-                marks=marks,
-                now_ms=now_ms,
-                deletions=self.deletions,
-                on_disk_fault=lambda error: self._failed(directory, error),
-                on_progress=on_progress,
-                on_damage=self.damages.append,
-            )
-        except (OSError, Fault) as error:
-            reason = f"{error.strerror} on {error.filename or path}" if isinstance(error, OSError) else str(error)
-            self.take_offline(directory, reason)
-            return None
 
     # --- logs ----------------------------------------------------------------------------------------------------
 
@@ -163,7 +119,7 @@ class LogDirs:
         return self._logs.get(TopicPartition(topic, partition))
 
     def logs(self) -> list[Log]:
-        return list(self._logs.values())
+        return list(self._logs)
 
     def create(
         self,
@@ -173,10 +129,8 @@ class LogDirs:
         config: LogConfig | None = None,
         *,
         now_ms: int = 0,
-        directory: Path | None = None,
     ) -> Log:
-        """The existing log of the partition, or a new one in the online directory with the fewest logs, if possible one
-        that is not cordoned."""
+        """The existing log of the partition, or a new one in the directory that `choice` takes."""
         key = TopicPartition(topic, partition)
         config = self._config_of(topic) if config is None else config
         existing = self._logs.get(key)
@@ -185,7 +139,7 @@ class LogDirs:
             if topic_id is not None and existing.topic_id is None:
                 existing.assign_topic_id(topic_id)
             return existing
-        home = self._choose(directory)
+        home = self.choice.take(key)
         if home.still_marks(key):
             # After a crash the checkpoints of a deleted log of that name must not apply to the new one.
             self._checkpoint(home)
@@ -201,7 +155,7 @@ class LogDirs:
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
             )
-            self._add(key, log, home)
+            self._logs.put(log, home)
             return log
         try:
             make_directory(path, topic_id)
@@ -212,11 +166,11 @@ class LogDirs:
                 clean=False,
                 now_ms=now_ms,
                 deletions=self.deletions,
-                on_disk_fault=lambda error: self._failed(home, error),
+                on_disk_fault=partial(self._failed, home),
             )
         except OSError as error:
             raise self._fault(f"cannot create {key} in {home.path}", home, error) from error
-        self._add(key, log, home)
+        self._logs.put(log, home)
         return log
 
     def _check_owner(self, path: Path, key: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
@@ -235,30 +189,13 @@ class LogDirs:
             self._failed(home, error)
         return StorageFault(f"{what}: {error.strerror}")
 
-    def _choose(self, wanted: Path | None) -> LogDir:
-        online = [directory for directory in self.directories if directory.is_online]
-        if wanted is not None:
-            online = [directory for directory in online if directory.path == wanted]
-        if not online:
-            raise StorageFault(f"no online log directory{'' if wanted is None else f' {wanted}'} to create a log in")
-        # The controller may have placed the partition here just before all directories were cordoned.
-        online = [directory for directory in online if not self.is_cordoned(directory)] or online
-        if len(online) == 1:
-            return online[0]
-        # By identity: hashing paths would make the creation of a large topic take seconds.
-        counts = Counter(map(id, self._home.values()))
-        return min(online, key=lambda directory: counts[id(directory)])
-
-    def _add(self, key: TopicPartition, log: Log, home: LogDir) -> None:
-        self._logs[key] = log
-        self._home[key] = home
-
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> bool:
         """Removes the log at once. Its files are deleted after file.delete.delay.ms."""
         key = TopicPartition(topic, partition)
         log = self._logs.get(key)
         if log is None:
             return False
+        self.futures.cancel(key, now_ms)
         log.mark_deleted()
         home = self._close_and_remove(key)
         if not log.segments.has_files:
@@ -281,6 +218,7 @@ class LogDirs:
         if log.log_end_offset == 0:
             self.delete(topic, partition, now_ms=now_ms)
             return None
+        self.futures.cancel(key, now_ms)
         home = self._close_and_remove(key)
         try:
             offsets = log.log_start_offset, log.log_end_offset
@@ -292,7 +230,7 @@ class LogDirs:
         """Closes the log, cleanly unless it will be deleted. After that, a thread that still uses the log does not
         report its missing files as a disk failure.
         """
-        log, home = self._logs.pop(key), self._home.pop(key)
+        log, home = self._logs.pop(key)
         try:
             log.close(clean=not log.is_deleted)
         finally:
@@ -300,6 +238,44 @@ class LogDirs:
             for forget in self.when_deleted:
                 forget(key, home)
         return home
+
+    # --- moves between directories -------------------------------------------------------------------------------
+
+    def begin_move(self, key: TopicPartition, target: LogDir, *, now_ms: int = 0) -> FutureLog:
+        """Creates the future log of the partition in `target`. Raises StorageFault."""
+        if target.still_marks(key):
+            self._checkpoint(target)
+        try:
+            return self.futures.begin(self._logs[key], self._logs.home(key), target, now_ms)
+        except OSError as error:
+            raise self._fault(f"cannot move {key} to {target.path}", target, error) from error
+
+    def finish_move(self, key: TopicPartition, *, now_ms: int = 0) -> Log:
+        """The future log becomes the log of the partition. Both have the same records. Raises StorageFault; the replica
+        then stays where it is."""
+        current, source, (future, target) = self._logs[key], self._logs.home(key), self.futures[key]
+        assert future.log_end_offset == current.log_end_offset, f"{future!r} is not a whole copy of {current!r}"
+        assert future.log_start_offset == current.log_start_offset
+        had_files = current.segments.has_files
+        try:
+            install(future, current, target)
+        except OSError as error:
+            raise self._fault(f"cannot finish the move of {key} to {target.path}", target, error) from error
+        self.futures.installed(key)
+        self._logs.put(future, target)
+        for tell in self.when_moved:
+            tell(key, source, target)
+        if not had_files:
+            current.mark_deleted()
+        else:
+            try:
+                self.deletions.put([retire(current)], now_ms + current.config.file_delete_delay_ms)
+            except OSError as error:
+                # The next start completes the move, as after a crash.
+                self._failed(source, error)
+                return future
+        remove_note(future)
+        return future
 
     # --- timers of the broker ------------------------------------------------------------------------------------
 
@@ -310,7 +286,7 @@ class LogDirs:
 
     def _checkpoint(self, directory: LogDir) -> None:
         try:
-            directory.checkpoint(self._logs_in(directory))
+            directory.checkpoint(self.logs_in(directory))
         except StorageFault as fault:
             self.take_offline(directory, fault.message)
 
@@ -352,7 +328,7 @@ class LogDirs:
         if not directory.is_online:
             return
         directory.take_offline(reason)
-        for log in self._logs_in(directory):
+        for log in self.logs_in(directory):
             log.take_offline(reason)
         for callback in self._on_offline:
             callback(directory)
@@ -360,11 +336,12 @@ class LogDirs:
     def _failed(self, directory: LogDir, error: OSError) -> None:
         self.take_offline(directory, f"{error.strerror} on {error.filename or directory.path}")
 
-    def _logs_in(self, directory: LogDir) -> list[Log]:
-        return [log for key, log in self._logs.items() if self._home[key] is directory]
+    def logs_in(self, directory: LogDir) -> list[Log]:
+        """The logs in a directory, with the future logs."""
+        return self._logs.in_directory(directory) + self.futures.logs_in(directory)
 
     def directory_of(self, log: Log) -> LogDir:
-        return self._home[TopicPartition(log.topic, log.partition)]
+        return self._logs.home(log.name)
 
     def strays(self) -> list[Stray]:
         """The strays in the online directories."""
@@ -381,14 +358,9 @@ class LogDirs:
         """
         return all(directory.was_clean for directory in self.directories)
 
-    def is_cordoned(self, directory: LogDir) -> bool:
-        """Whether the directory gets no new logs."""
-        names = self._cordoned()
-        return ALL_LOG_DIRS in names or any(Path(name).absolute() == directory.path.absolute() for name in names)
-
     def describe(self) -> list[DirectoryReport]:
         return [
-            DirectoryReport.of(directory, self._logs_in(directory), is_cordoned=self.is_cordoned(directory))
+            DirectoryReport.of(directory, self.logs_in(directory), is_cordoned=self.choice.is_cordoned(directory))
             for directory in self.directories
         ]
 
@@ -397,13 +369,14 @@ class LogDirs:
         closes files.
         """
         for directory in self.directories:
-            logs = self._logs_in(directory)
+            logs = self.logs_in(directory)
             for fault in close_logs(logs, clean=clean):
                 self.take_offline(directory, fault.message)
             if clean and directory.is_online:
                 self._mark_clean_shutdown(directory, logs, broker_epoch)
             directory.unlock()
         self._logs.clear()
+        self.futures.clear()
 
     def _mark_clean_shutdown(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
         """Writes the clean-shutdown file of one directory. If that fails, the next start checks only this directory."""

@@ -170,6 +170,12 @@ class Segment:
         for index in (self.offset_index.file, self.time_index.file, self.txn_index):
             index.path = index.path.with_name(index.path.name.removesuffix(old) + new)
 
+    def move_to(self, directory: Path) -> None:
+        """The directory of the log was renamed to `directory`."""
+        self.path = directory / self.path.name
+        for index in (self.offset_index.file, self.time_index.file, self.txn_index):
+            index.path = directory / index.path.name
+
     def sync(self) -> None:
         """Syncs the data, then the indexes. Runs in a thread while the loop may append, rename or close the file."""
         if self._is_synced:
@@ -250,7 +256,7 @@ class Segment:
             incoming_timestamp_ms=max_timestamp_ms,
             now_ms=now_ms,
             segment_bytes=config.segment_bytes,
-            segment_ms=config.segment_ms,
+            segment_ms=config.roll_ms,
         )
 
     @property

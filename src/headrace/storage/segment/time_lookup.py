@@ -5,13 +5,17 @@ Indexes narrow the search to one batch; only that batch is decoded. The result i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from headrace.records.batch import BatchView
+from headrace.records.batch import HEADER_BYTES, BatchView
 from headrace.records.reader import iter_records
 from headrace.storage.recovery.index_check import check_hints, check_newest
+from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
+
+_LARGE_BYTES: Final = 1 << 16
 
 
 class TimestampOffset(NamedTuple):
@@ -42,6 +46,9 @@ def _first_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Tim
     for place in segment.places(position):
         if place.max_timestamp_ms < timestamp_ms:
             continue
+        only = _only_record(segment, place)
+        if only is not None and only.offset >= log_start_offset:
+            return only
         batch = segment.batch_at(place)
         for record in iter_records(batch):
             if record.timestamp_ms >= timestamp_ms and record.offset >= log_start_offset:
@@ -76,7 +83,7 @@ def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | Non
         position = segment.position_of(segment.offset_of_max_timestamp)
         place = None if position is None else next(segment.places(position), None)
         if place is not None and place.base_offset >= log_start_offset:
-            return _newest_of(segment.batch_at(place), log_start_offset)
+            return _only_record(segment, place) or _newest_of(segment.batch_at(place), log_start_offset)
     # The indexed batch is wholly or partly below the log start, so walk the rest of the segment.
     best: TimestampOffset | None = None
     position = segment.position_of(log_start_offset)
@@ -86,6 +93,18 @@ def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | Non
             if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
                 best = found
     return best
+
+
+def _only_record(segment: Segment, place: BatchPlace) -> TimestampOffset | None:
+    """The record of a large batch that has one record, by its header: to read 50 MB for a timestamp would stop the
+    event loop, and a client may ask for many timestamps."""
+    if place.size_bytes < _LARGE_BYTES or place.base_offset != place.last_offset:
+        return None
+    header = os.pread(segment.file.fileno(), HEADER_BYTES, place.position)
+    # Compaction may have removed the record and kept the batch.
+    if len(header) < HEADER_BYTES or BatchView(memoryview(header)).record_count != 1:
+        return None
+    return TimestampOffset(place.base_offset, place.max_timestamp_ms, place.leader_epoch)
 
 
 def _newest_of(batch: BatchView, log_start_offset: int) -> TimestampOffset | None:
