@@ -45,6 +45,15 @@ def test_mistakes_are_named(headrace: Run, tmp_path: Path) -> None:
     assert headrace("datagen", "run", "orders", "--for", "soon").code == 2
 
 
+def test_a_record_that_the_broker_refuses_is_named(headrace: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "large.yml"
+    plan.write_text(
+        "topics:\n  small-records:\n    configs: {max.message.bytes: 100}\n    value: {text: {words: [200, 300]}}\n"
+    )
+    ran = headrace("datagen", "run", str(plan), "--count", "3", "--fast")
+    assert ran.code == 1 and "topic 'small-records': Broker: Message size too large" in ran.err
+
+
 def test_a_registered_schema_encodes_the_values(headrace: Run, running: RunningBroker, tmp_path: Path) -> None:
     fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
     (tmp_path / "user.avsc").write_text(json.dumps({"type": "record", "name": "User", "fields": fields}))
@@ -55,3 +64,24 @@ def test_a_registered_schema_encodes_the_values(headrace: Run, running: RunningB
     with registry(running.bootstrap) as started:
         ran = headrace("datagen", "run", str(plan), "--count", "5", "--fast", "--registry", started.url, "-o", "json")
         assert ran.code == 0 and ran.json["records"] == 5, ran
+
+
+def test_the_fields_come_from_a_subject_of_the_registry(headrace: Run, running: RunningBroker, tmp_path: Path) -> None:
+    plan = tmp_path / "visits.yml"
+    plan.write_text("topics: {visits: {subject: visit, key: page, value: {page: {choice: [home, cart]}}}}")
+    refused = headrace("datagen", "run", str(plan), "--count", "5")
+    assert refused.code == 1 and "subject 'visit' is in a schema registry: --registry URL" in refused.err
+    fields = [{"name": "page", "type": "string"}, {"name": "ms", "type": "int"}]
+    with registry(running.bootstrap) as started:
+        missing = headrace("datagen", "run", str(plan), "--count", "5", "--registry", started.url)
+        assert missing.code == 1 and "'visit'" in missing.err, missing
+        started.ask(
+            "POST",
+            "/subjects/visit/versions",
+            {"schema": json.dumps({"type": "record", "name": "Visit", "fields": fields})},
+        )
+        ran = headrace("datagen", "run", str(plan), "--count", "5", "--fast", "--registry", started.url, "-o", "json")
+        assert ran.code == 0 and ran.json["records"] == 5, ran
+        read = headrace("consume", "visits", "-n", "5", "-o", "json", "--registry", started.url)
+        rows = [json.loads(line)["value"] for line in read.out.splitlines()]
+        assert len(rows) == 5 and all(row.keys() == {"page", "ms"} and row["page"] in ("home", "cart") for row in rows)

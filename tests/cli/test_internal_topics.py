@@ -18,6 +18,7 @@ LOST = {
     "__share_group_state": "share groups begin again",
     "_schemas": "can no longer be decoded",
     "__pipelines": "status shows nothing until the next batch",
+    "__pipeline_commands": "nothing that a pipeline needs",
     "__sink_ledger": "may write rows twice",
     "__streams": "does not notice that a topic was deleted and created again",
     "__anything": "the state that a program keeps in it",

@@ -55,6 +55,7 @@ KAFKA = {
     "reassign_partitions": "--reassignment-json-file {f} --verify",
     "replica_verification": "--topics-include {t} --once",
     "share_groups": "--list",
+    "streams_groups": "--list",
     "topics": "--describe --topic {t}",
     "transactions": "find-hanging --topic {t}",
     "verifiable_consumer": "--topic {t} --group-id g --max-messages 1",

@@ -166,7 +166,7 @@ def version(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
 def start(ctx: typer.Context) -> None:
-    """Run one broker in the foreground.
+    """Run a broker in the foreground: one process, or several with --cores N.
 
     $ headrace start --data data --listen 127.0.0.1:0
     """

@@ -23,7 +23,7 @@ from headrace.kernel.plurals import counted
 
 if TYPE_CHECKING:
     from headrace.datagen.generator import Generated, Generator
-    from headrace.datagen.plan import Plan
+    from headrace.datagen.plan import Plan, Subjects
     from headrace.datagen.sending import Sent
 
 app = typer.Typer(no_args_is_help=True, help="Make test data: realistic records, the same for the same seed.")
@@ -63,14 +63,17 @@ def run(
 
     $ headrace datagen run orders --count 2 --dry-run
     """
-    from headrace.datagen.encoding import registry_encoder
+    from headrace.datagen.encoding import registry_encoder, registry_subjects
     from headrace.datagen.errors import BadPlan
     from headrace.datagen.generator import Generator
     from headrace.datagen.plan import seconds
     from headrace.datagen.sending import NotSent, Sender, create_topics
     from headrace.serialization.errors import RegistryError, SerializationError
 
-    found = _plan(plan)
+    try:
+        found = _plan(plan, registry_subjects(registry, client_security(bootstrap)))
+    except RegistryError as fault:
+        raise Failed(str(fault)) from None
     if rate is not None:
         found.arrivals = replace(found.arrivals, rate=rate)
     try:
@@ -146,12 +149,12 @@ def _path(name: str) -> Path:
     raise Failed(f"no plan {name!r}.{nearest(name, known)} `headrace datagen ls` lists the shipped plans.")
 
 
-def _plan(name: str) -> Plan:
+def _plan(name: str, subjects: Subjects | None) -> Plan:
     from headrace.datagen.errors import BadPlan
     from headrace.datagen.plan import load
 
     try:
-        return load(_path(name))
+        return load(_path(name), subjects)
     except (BadPlan, OSError) as fault:
         raise Failed(str(fault)) from None
 

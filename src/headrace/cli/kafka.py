@@ -44,6 +44,7 @@ TOOLS: Final = {
     "server-stop": "server_stop",
     "share-groups": "share_groups",
     "storage": "storage",
+    "streams-groups": "streams_groups",
     "topics": "topics",
     "transactions": "transactions",
     "verifiable-consumer": "verifiable_consumer",

@@ -167,11 +167,9 @@ def produce(
     if output is not Format.TABLE:
         show_one({**result, "partitions": {str(p): n for p, n in sorted(sender.where.items())}}, output)
         return
-    where = ", ".join(f"{n} to {p}" for p, n in sorted(sender.where.items()))
+    where = ", ".join(f"{n} in partition {p}" for p, n in sorted(sender.where.items()))
     verb = "would send" if dry_run else "sent"
-    typer.echo(
-        f"{verb} {counted(sender.sent, 'record')} to {topic}{f' (partition: {where})' if where else ''}", err=True
-    )
+    typer.echo(f"{verb} {counted(sender.sent, 'record')} to {topic}{f' ({where})' if where else ''}", err=True)
 
 
 def _encoding(

@@ -1,5 +1,5 @@
-"""`headrace start [FILE.properties] [--set key=value]… [--data DIR] [--listen HOST:PORT]`: one broker in the
-foreground.
+"""`headrace start [FILE.properties] [--set key=value]… [--data DIR] [--listen HOST:PORT] [--cores N]`: a broker in the
+foreground, in one process or in several.
 
 Prints one line when it serves. SIGTERM and SIGINT shut it down cleanly; a second signal stops it at once. An error of
 the user (a wrong key, a port in use, a locked directory) is one sentence and a non-zero exit code. The module imports
@@ -20,18 +20,19 @@ from headrace.cli.support.broken_pipe import ignore_closed_pipe
 _STARTED: Final = time.perf_counter()
 
 USAGE: Final = """\
-usage: headrace start [FILE.properties] [--set KEY=VALUE]... [--data DIR] [--listen HOST:PORT] [--quiet]
+usage: headrace start [FILE.properties] [--set KEY=VALUE]... [--data DIR] [--listen HOST:PORT] [--cores N] [--quiet]
 
-Runs one broker in the foreground.
+Runs a broker in the foreground: one process, or a unit of several.
 
   FILE.properties     a Kafka server.properties
   --set KEY=VALUE     one setting, over the file's (also --override)
   --data DIR          where the logs and the broker's own state are kept
   --listen HOST:PORT  where it listens; port 0 takes a free one. Beyond this machine: PLAINTEXT://HOST:PORT
+  --cores N|auto      N broker processes, one per core, on ports in a row; auto takes all cores (broker.processes)
   --quiet             warnings and errors only"""
 
 
-_WITH_VALUE: Final = ("--set", "--override", "--data", "--listen")
+_WITH_VALUE: Final = ("--set", "--override", "--data", "--listen", "--cores")
 _OPTIONS: Final = (*_WITH_VALUE, "--quiet", "--help")
 
 
@@ -63,6 +64,8 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
                 value = left.pop(0)
             if name == "--data":
                 settings["log.dirs"] = value
+            elif name == "--cores":
+                settings["broker.processes"] = value.strip()
             elif name == "--listen":
                 settings["listeners"] = listener_from_argument(value)
             else:
@@ -104,6 +107,11 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"headrace: cannot read {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
+    if config.processes is not None:
+        # Also --cores 1: the data may be those of a unit, which then becomes one process.
+        from headrace.unit.supervisor import run_unit
+
+        return run_unit(config, started=_STARTED, quiet=parsed.quiet)
     from headrace.broker.foreground import serve_in_foreground
 
     return serve_in_foreground(config, started=_STARTED, quiet=parsed.quiet)

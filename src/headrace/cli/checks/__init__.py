@@ -11,4 +11,5 @@
 `groups`      groups that rebalance often, transactions left open
 `lag`         groups whose lag grows, and the cause
 `history`     the generations of a group, from the coordinator's records
+`worker`      the checks for the web console, in a process of its own
 """

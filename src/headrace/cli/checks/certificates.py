@@ -26,6 +26,7 @@ async def certificates(client: ClusterClient) -> list[Finding]:
                 Finding(
                     _NAME, state, f"broker {node.id} at {node.host}:{node.port}: {shown.warning}",
                     "replace the files of ssl.keystore.location: the broker takes the new ones without a restart",
+                    about=("broker", str(node.id)),
                 )
             )  # fmt: skip
     return findings or well(_NAME, f"valid for more than 30 days on {counted(len(nodes), 'broker')}")

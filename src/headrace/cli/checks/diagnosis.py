@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from headrace.cli.checks.certificates import certificates
@@ -16,9 +16,10 @@ from headrace.cli.checks.strays import strays
 from headrace.cli.checks.zookeeper import zookeeper
 from headrace.cli.support.client_settings import security_in
 from headrace.client.cluster_client import ClusterClient, parse_bootstrap
+from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 
-__all__ = ["CheckLimits", "Finding", "State", "examine"]
+__all__ = ["CheckLimits", "Finding", "State", "examine", "examine_as"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +33,27 @@ class CheckLimits:
 
 async def examine(address: str, limits: CheckLimits, settings: Mapping[str, str]) -> list[Finding]:
     """`settings`: client settings with `security.protocol` and the settings that it needs."""
-    findings: list[Finding] = []
-    reached = False
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     try:
         security = security_in(settings)
     except Fault as fault:
-        security = None
-        findings.append(Finding("client settings", State.FAIL, fault.message))
+        wrong = [Finding("client settings", State.FAIL, fault.message)]
+        return wrong + await examine_as(address, limits, None, settings, protocol)
+    return await examine_as(address, limits, security, settings, protocol)
+
+
+async def examine_as(
+    address: str,
+    limits: CheckLimits,
+    security: ClientSecurity | None,
+    settings: Mapping[str, str] | None,
+    protocol: str,
+    left_out: Collection[str] = (),
+) -> list[Finding]:
+    """With the rights of `security`. Without `settings`, what needs librdkafka is not read. `left_out`: names of
+    checks."""
+    findings: list[Finding] = []
+    reached = False
     for host, port in parse_bootstrap(address):
         finding = await reach(host, port, limits.timeout_s, protocol, security)
         findings.append(finding)
@@ -63,6 +77,8 @@ async def examine(address: str, limits: CheckLimits, settings: Mapping[str, str]
                 "lag": lambda: lag(client, limits.watch_s),
             }
             for name, check in checks.items():
+                if name in left_out:
+                    continue
                 try:
                     findings += await check()
                 except (Fault, TimeoutError) as error:

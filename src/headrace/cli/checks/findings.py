@@ -26,6 +26,8 @@ class Finding:
     found: str
     remedy: str | None = None
     details: tuple[str, ...] = ()
+    # (kind, name) of the group, topic, transaction or broker that it is about; of several, one of them.
+    about: tuple[str, str] | None = None
 
     def document(self) -> dict[str, object]:
         return {

@@ -25,12 +25,13 @@ _REMEDY: Final = (
 )
 
 
-async def groups(client: ClusterClient, address: str, settings: Mapping[str, str]) -> list[Finding]:
-    """Finds groups that are rebalancing now or rebalanced often in the last ten minutes."""
+async def groups(client: ClusterClient, address: str, settings: Mapping[str, str] | None) -> list[Finding]:
+    """Finds groups that are rebalancing now or rebalanced often in the last ten minutes. Without settings of the client
+    it does not read what happened before."""
     known = [group for group in await listed(client) if group.type != "Share"]
     classic = [group.id for group in known if group.type == "Classic" and group.protocol_type in ("consumer", "")]
-    spans = await tails(client, classic)
-    written = await asyncio.to_thread(generations, address, spans, settings) if spans else {}
+    spans = await tails(client, classic) if settings is not None else {}
+    written = await asyncio.to_thread(generations, address, spans, settings) if spans and settings is not None else {}
     findings = []
     for group in known:
         finding = await _rebalance_finding(client, group, written.get(group.id, []))
@@ -59,7 +60,9 @@ async def _rebalance_finding(client: ClusterClient, group: Listed, written: list
     why, remedy = _last_change(written, recent, now_ms)
     parts.append(why)
     joined = "; ".join(part for part in parts[1:] if part)
-    return Finding("groups", State.WARN, f"{parts[0]}{': ' if rebalancing else ' '}{joined}", remedy)
+    return Finding(
+        "groups", State.WARN, f"{parts[0]}{': ' if rebalancing else ' '}{joined}", remedy, about=("group", group.id)
+    )
 
 
 def _is_new(written: list[Generation], at: int) -> bool:
@@ -117,6 +120,7 @@ async def transactions(client: ClusterClient) -> list[Finding]:
         Finding(
             "transactions", State.WARN, f"{row['transactional_id']} is open for more than 15 minutes: readers of "
             "committed records wait behind it", f"headrace transactions end {row['transactional_id']}",
+            about=("transaction", str(row["transactional_id"])),
         )
         for row in old
     ] or well("transactions", "none open for long")  # fmt: skip

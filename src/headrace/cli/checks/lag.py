@@ -92,7 +92,7 @@ def _finding(group: str, reason: Reason, some: Sequence[Growth], watch_s: float)
     details = tuple(f"{each.partition}: {each.lag_before} → {each.lag_after}" for each in some)
     return Finding(
         _NAME, State.WARN, f"grows for {group} on {where}: {was} → {now} in {watch_s:g} s: {why}", reason.remedy,
-        details if len(some) > 1 else (),
+        details if len(some) > 1 else (), about=("group", group),
     )  # fmt: skip
 
 

@@ -31,7 +31,13 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
         where = f"{row['directory']} of broker {row['broker']}"
         if row["error"]:
             findings.append(
-                Finding("disks", State.FAIL, f"{where} is offline ({row['error']})", "look at the disk, then restart")
+                Finding(
+                    "disks",
+                    State.FAIL,
+                    f"{where} is offline ({row['error']})",
+                    "look at the disk, then restart",
+                    about=("broker", str(row["broker"])),
+                )
             )
         elif row["total"] and row["free"] is not None and 100 * row["free"] < row["total"] * min_free_percent:
             share = 100 * row["free"] // row["total"]
@@ -41,6 +47,7 @@ async def disks(client: ClusterClient, min_free_percent: float) -> list[Finding]
                     "disks", state, f"{where} is nearly full: {size_text(row['free'])} of {size_text(row['total'])} "
                     f"free ({share} %), the log holds {size_text(row['held'])}",
                     "shorten retention (headrace configs set topic/NAME retention.ms=…), delete topics, or add a disk",
+                    about=("disk", str(row["broker"])),
                 )
             )  # fmt: skip
     return findings or well("disks", f"{counted(seen, 'log directory', 'log directories')} with room")
@@ -66,7 +73,7 @@ async def clocks(client: ClusterClient) -> list[Finding]:
             Finding(
                 "clocks", State.WARN, f"records of the future in {counted(len(ahead), 'partition')}; {worst} by "
                 f"{ahead[worst] / 1000:.0f} s", "set the clocks by NTP on this machine, the brokers and the producers; "
-                "retention by time waits for records of the future",
+                "retention by time waits for records of the future", about=("topic", worst.topic),
             )
         )  # fmt: skip
     return findings or well("clocks", "brokers and records agree with this machine's clock")

@@ -115,7 +115,7 @@ async def advertised(client: ClusterClient) -> list[Finding]:
                     name, State.FAIL,
                     f"broker {node.id} advertises {node.host}:{node.port}, not reachable from here ({fault})",
                     f"set advertised.listeners of broker {node.id} to an address that clients can reach; "
-                    "the bootstrap address is only used for the first contact",
+                    "the bootstrap address is only used for the first contact", about=("broker", str(node.id)),
                 )
             )  # fmt: skip
     return findings or well(name, f"all reachable: {', '.join(f'{n.host}:{n.port}' for n in nodes)}")

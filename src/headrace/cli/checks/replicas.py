@@ -95,13 +95,14 @@ def _lacking(some: Sequence[Lacking], live: set[int], now_ms: int) -> Finding:
     details = tuple(sorted(f"{one.partition}: {_state_of(one, live, now_ms)}" for one in some))
     state = State.WARN if first.leader is not None and len(first.isr) >= first.min_isr else State.FAIL
     if len(some) == 1:
-        return Finding(_NAME, state, f"{first.partition} {_state_of(first, live, now_ms)}", remedy)
+        found = f"{first.partition} {_state_of(first, live, now_ms)}"
+        return Finding(_NAME, state, found, remedy, about=("topic", first.topic))
     topics = Counter(one.topic for one in some)
     named = [f"{topic} ({count})" for topic, count in sorted(topics.items())[:_NAMED_TOPICS]]
     others = len(topics) - len(named)
     where = together([*named, *([counted(others, "other topic")] if others else [])])
     found = f"{counted(len(some), 'partition')} {_state_of_many(some, live, now_ms)}: {where}"
-    return Finding(_NAME, state, found, remedy, details)
+    return Finding(_NAME, state, found, remedy, details, ("topic", min(topics)))
 
 
 def _state_of(one: Lacking, live: set[int], now_ms: int) -> str:
@@ -162,7 +163,7 @@ def _too_few_replicas(topics: dict[str, MetadataResponseTopic], least: dict[str,
     if len(found) == 1:
         name, factor = next(iter(found.items()))
         remedy = f"headrace configs set topic/{name} min.insync.replicas={max(1, factor)}, or give it more replicas"
-        return [Finding(_NAME, State.FAIL, told[0], remedy)]
+        return [Finding(_NAME, State.FAIL, told[0], remedy, about=("topic", name))]
     return [
         Finding(
             _NAME,
@@ -171,6 +172,7 @@ def _too_few_replicas(topics: dict[str, MetadataResponseTopic], least: dict[str,
             "acks=all can never succeed",
             "give them more replicas, or lower min.insync.replicas (headrace configs set topic/NAME …) of each",
             tuple(told),
+            ("topic", next(iter(found))),
         )
     ]
 

@@ -1,7 +1,7 @@
 """Finds and describes groups of every type, and reads their offsets.
 
-Classic and consumer groups commit offsets. A share group has a start offset for each share partition instead: all
-records before it are processed.
+Classic, consumer and streams groups commit offsets. A share group has a start offset for each share partition instead:
+all records before it are processed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from headrace.cli.kafka_tools.support.group_offsets import commit, committed
-from headrace.cli.kafka_tools.support.group_view import Group, Listed, described, listed, share_group
+from headrace.cli.kafka_tools.support.group_view import (
+    Group,
+    Listed,
+    describe_streams_group,
+    described,
+    listed,
+    share_group,
+    streams_group,
+)
 from headrace.cli.kafka_tools.support.share_offsets import alter_share_offsets, describe_share_group, share_positions
 from headrace.cli.support.connection import Failed
 from headrace.cli.support.spelling import nearest
@@ -18,6 +26,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
 
 SHARE: Final = "Share"
+STREAMS: Final = "Streams"
 
 
 async def find_groups(client: ClusterClient, names: Sequence[str] | None) -> list[Listed]:
@@ -36,9 +45,12 @@ async def find_group(client: ClusterClient, name: str) -> Listed:
 
 async def describe_group(client: ClusterClient, group: Listed) -> Group:
     """Describes a group through its coordinator. A group that was deleted meanwhile is Dead."""
-    if group.type != SHARE:
+    if group.type not in (SHARE, STREAMS):
         return await described(client, group.id, missing_is_empty=True)
     node = await client.coordinator(group.id)
+    if group.type == STREAMS:
+        streams = await describe_streams_group(client, group.id)
+        return Group(group.id, "Dead", "", node) if streams.error_code else streams_group(streams, node)
     found = await describe_share_group(client, group.id)
     return Group(group.id, "Dead", "", node) if found.error_code else share_group(found, node)
 

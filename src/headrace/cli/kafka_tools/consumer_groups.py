@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import sys
-import time
-from pathlib import Path
 
+from headrace.cli.kafka_tools.group_actions import (
+    delete_groups,
+    deleted_offsets,
+    partitions_of,
+    plan_from_file,
+    print_deleted_offsets,
+    report_deletions,
+    reset_of,
+    run_with_optional_values,
+    show_plans,
+)
 from headrace.cli.kafka_tools.support import group_view
-from headrace.cli.kafka_tools.support.group_offsets import Reset, commit, committed, parse_datetime, parse_duration
+from headrace.cli.kafka_tools.support.group_offsets import Reset, commit, committed
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.tables import columns, fitted
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, code_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
-from headrace.wire.apis import ApiKey
 
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets", "validate-regex")
 # In the order of Kafka's tool.
@@ -52,23 +59,6 @@ OPTIONS = (
     Option("from-file", "From a CSV file as --export prints it.", "file"),
     Option("timeout", "How long to wait for answers.", "ms", int, default=5000),
 )
-
-
-def split_optional_values(argv: list[str]) -> tuple[list[str], dict[str, str | None]]:
-    """`--state` and `--type` have an optional value. Removes them before the other options are parsed."""
-    rest: list[str] = []
-    found: dict[str, str | None] = {}
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        name, equals, value = word.removeprefix("--").partition("=")
-        if word.startswith("--") and name in ("state", "type"):
-            if not equals and words and not words[0].startswith("--"):
-                value, equals = words.pop(0), "="
-            found[name] = value if equals else None
-        else:
-            rest.append(word)
-    return rest, found
 
 
 _optional: dict[str, str | None] = {}
@@ -158,78 +148,13 @@ async def describe(arguments: Arguments, client: ClusterClient) -> None:
 
 
 async def delete(arguments: Arguments, client: ClusterClient) -> int:
-    failed: dict[str, str] = {}
     names = await _groups(arguments, client)
-    for name in names:
-        answer = await client.to_coordinator(name, ApiKey.DELETE_GROUPS, {"groups_names": [name]})
-        code = ErrorCode(answer.results[0].error_code)
-        if code is not ErrorCode.none:
-            failed[name] = code_text(code)
-    done = [name for name in names if name not in failed]
-    if not failed:
-        print(f"Deletion of requested consumer groups ({', '.join(repr(name) for name in done)}) was successful.")
-        return 0
-    print("\nError: Deletion of some consumer groups failed:")
-    for name, why in failed.items():
-        print(f"* Group '{name}' could not be deleted due to: {why}")
-    if done:
-        print(f"\nThese consumer groups were deleted successfully: {', '.join(repr(name) for name in done)}")
-    return 1
-
-
-async def partitions_of(specs: list[str], client: ClusterClient) -> list[TopicPartition]:
-    """`topic` or `topic:0,2` → partitions."""
-    found: list[TopicPartition] = []
-    for spec in specs:
-        topic, _, numbers = spec.partition(":")
-        known = await client.leaders([topic])
-        if numbers:
-            try:
-                wanted = [TopicPartition(topic, int(number)) for number in numbers.split(",")]
-            except ValueError as error:
-                raise ToolFailed(f"Invalid partition in '{spec}': must be topic:0,1") from error
-            if missing := [p for p in wanted if p not in known]:
-                raise ToolFailed(f"topic {topic} has no partition {missing[0].partition}")
-            found += wanted
-        else:
-            found += sorted(known)
-    return found
-
-
-def _reset_of(arguments: Arguments) -> Reset:
-    if arguments["to-datetime"] is not None:
-        return Reset(time_ms=parse_datetime(arguments["to-datetime"]))
-    if arguments["by-duration"] is not None:
-        return Reset(
-            time_ms=int(time.time() * 1000) - int(parse_duration(arguments["by-duration"]).total_seconds() * 1000)
-        )
-    return Reset(
-        earliest=arguments["to-earliest"],
-        latest=arguments["to-latest"],
-        offset=arguments["to-offset"],
-        shift=arguments["shift-by"],
-    )
-
-
-def _plan_from_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Reads lines of `topic,partition,offset`, with the group in front if several groups are reset."""
-    plan: dict[str, dict[TopicPartition, int]] = {name: {} for name in groups}
-    for number, row in enumerate(csv.reader(Path(path).read_text().splitlines()), start=1):
-        if not row:
-            continue
-        try:
-            group, topic, partition, offset = row if len(row) == 4 else [groups[0], *row]
-            plan[group][TopicPartition(topic, int(partition))] = int(offset)
-        except (ValueError, KeyError) as error:
-            raise ToolFailed(
-                f"{path} line {number}: must be topic,partition,offset or group,topic,partition,offset"
-            ) from error
-    return plan
+    return report_deletions("consumer", await delete_groups(client, names))
 
 
 async def reset(arguments: Arguments, client: ClusterClient) -> None:
     names = await _groups(arguments, client)
-    file_plan = _plan_from_file(arguments["from-file"], names) if arguments.given("from-file") else None
+    file_plan = plan_from_file(arguments["from-file"], names) if arguments.given("from-file") else None
     plans: dict[str, dict[TopicPartition, int]] = {}
     for name in names:
         group = await group_view.described(client, name, missing_is_empty=True)
@@ -243,24 +168,11 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
             partitions, how = list(file_plan[name]), Reset(explicit=file_plan[name])
         else:
             partitions = sorted(current) if arguments["all-topics"] else await partitions_of(arguments["topic"], client)
-            how = _reset_of(arguments)
+            how = reset_of(arguments)
         plans[name] = await how.targets(client, partitions, current)
         if arguments["execute"]:
             await commit(client, name, plans[name])
-    _show_plans(plans, export=bool(arguments["export"]))
-
-
-def _show_plans(plans: dict[str, dict[TopicPartition, int]], *, export: bool) -> None:
-    if export:
-        for name, plan in plans.items():
-            for partition, offset in sorted(plan.items()):
-                prefix = f"{name}," if len(plans) > 1 else ""
-                print(f"{prefix}{partition.topic},{partition.partition},{offset}")
-        print()
-        return
-    rows: list[list[object]] = [["GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"]]
-    rows += [[name, p.topic, p.partition, offset] for name, plan in plans.items() for p, offset in sorted(plan.items())]
-    print("\n" + columns(rows, fitted(rows, [15, 15, 10, 15])))
+    show_plans(plans, export=bool(arguments["export"]))
 
 
 async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int:
@@ -271,38 +183,22 @@ async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int:
             partitions += await partitions_of([spec], client)
         except Refused:
             unknown.append(spec.partition(":")[0])
-    topics: dict[str, list[dict[str, int]]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append({"partition_index": partition.partition})
-    body = {"group_id": group, "topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
-    answer = await client.to_coordinator(group, ApiKey.OFFSET_DELETE, body)
-    codes = {(p.topic, str(p.partition)): ErrorCode(answer.error_code) for p in partitions}
-    for topic in answer.topics:
-        codes |= {(topic.name, str(part.partition_index)): ErrorCode(part.error_code) for part in topic.partitions}
-    if answer.error_code:
-        print(f"\nError: {code_text(answer.error_code)}")
+    error_code, codes = await deleted_offsets(client, group, partitions)
+    if error_code:
+        print(f"\nError: {code_text(error_code)}")
     elif any(codes.values()):
         print("\nEncountered some partition-level error, see the follow-up details.")
     else:
         print(f"\nRequest succeeded for deleting offsets from group {group}.")
     codes |= {(topic, "-"): ErrorCode.unknown_topic_or_partition for topic in unknown}
-    rows: list[list[object]] = [["TOPIC", "PARTITION", "STATUS"]]
-    rows += [
-        [topic, number, f"Error: {code_text(code)}" if code else "Successful"]
-        for (topic, number), code in sorted(codes.items())
-    ]
-    print("\n" + columns(rows, fitted(rows, [15, 10, 15]), pad_last=True))
-    return int(any(codes.values()))
+    return print_deleted_offsets(codes)
 
 
 TOOL = Tool("List, describe, delete or reset consumer groups.", OPTIONS, run, failure_prefix="\nError: ", check=check)
 
 
 def main(argv: list[str] | None = None) -> int:
-    rest, found = split_optional_values(sys.argv[1:] if argv is None else argv)
-    _optional.clear()
-    _optional.update(found)
-    return TOOL.main(rest)
+    return run_with_optional_values(TOOL, _optional, argv)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from headrace.cli.kafka_tools.reassignment import log_dir_moves
 from headrace.cli.kafka_tools.support import json_files
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
@@ -32,9 +33,13 @@ OPTIONS = (
     Option("disable-rack-aware", "Plan without looking at racks."),
     Option("throttle", "Bytes a second that moving may use.", "number", int, default=-1),
     Option(
-        "replica-alter-log-dirs-throttle", "Accepted; moves between log dirs are not made.", "number", int, default=-1
+        "replica-alter-log-dirs-throttle",
+        "Bytes a second that moves between log directories may use.",
+        "number",
+        int,
+        default=-1,
     ),
-    Option("timeout", "How long to wait for log dirs.", "ms", int, default=10000),
+    Option("timeout", "How long to wait until moves between log directories begin.", "ms", int, default=10000),
     Option("additional", "Add to moves under way."),
     Option("preserve-throttles", "Leave throttles when done."),
     Option("disallow-replication-factor-change", "Refuse plans that change the replication factor."),
@@ -116,6 +121,8 @@ async def _directories(client: ClusterClient) -> dict[tuple[TopicPartition, int]
         for directory in answer.results:
             for topic in directory.topics:
                 for part in topic.partitions:
+                    if part.is_future_key:
+                        continue
                     found[TopicPartition(str(topic.name), int(part.partition_index)), node] = str(directory.log_dir)
     return found
 
@@ -187,6 +194,7 @@ async def _moving(client: ClusterClient) -> dict[TopicPartition, OngoingPartitio
 
 async def execute(arguments: Arguments, client: ClusterClient) -> None:
     plan = read_plan(arguments["reassignment-json-file"])
+    targets = log_dir_moves.read_targets(arguments["reassignment-json-file"])
     brokers = set(client.metadata.nodes)
     if unknown := sorted({broker for replicas in plan.values() for broker in replicas} - brokers):
         raise ToolFailed(f"Unknown broker id {unknown[0]}")
@@ -203,16 +211,23 @@ async def execute(arguments: Arguments, client: ClusterClient) -> None:
     before = {partition: now[partition] for partition in plan}
     print(f"Current partition replica assignment\n\n{plan_text(before, await _directories(client))}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
-    if arguments["throttle"] >= 0:
+    if arguments["throttle"] >= 0 or arguments["replica-alter-log-dirs-throttle"] >= 0:
         print(
             "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
             "removed."
         )
+    if arguments["throttle"] >= 0:
         await _throttle(client, moves(plan, before, moving), arguments["throttle"])
         print(f"The inter-broker throttle limit was set to {arguments['throttle']} B/s")
+    if arguments["replica-alter-log-dirs-throttle"] >= 0:
+        rate = arguments["replica-alter-log-dirs-throttle"]
+        moving_brokers = sorted({replica.broker for replica in targets})
+        await _configure(client, {(BROKER, str(node)): {log_dir_moves.THROTTLE: str(rate)} for node in moving_brokers})
+        print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
     await _alter(client, dict(plan), allow_factor_change=not arguments["disallow-replication-factor-change"])
     plural = "s" if len(plan) > 1 else ""
-    print(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(plan)))}")
+    print(f"Successfully started partition reassignment{plural} for {','.join(map(str, sorted(plan)))}", flush=True)
+    await log_dir_moves.start(client, targets, arguments["timeout"])
 
 
 def moves(
@@ -256,7 +271,8 @@ async def _clear_throttles(client: ClusterClient, topics: Iterable[str]) -> None
     names = sorted(set(topics))
     print(f"Clearing broker-level throttles on broker{'s' if len(brokers) > 1 else ''} {','.join(map(str, brokers))}")
     print(f"Clearing topic-level throttles on topic{'s' if len(names) > 1 else ''} {','.join(names)}")
-    rates: dict[str, str | None] = {f"{LEADER_THROTTLE}.rate": None, f"{FOLLOWER_THROTTLE}.rate": None}
+    keys = (f"{LEADER_THROTTLE}.rate", f"{FOLLOWER_THROTTLE}.rate", log_dir_moves.THROTTLE)
+    rates: dict[str, str | None] = dict.fromkeys(keys)
     replicas: dict[str, str | None] = {f"{LEADER_THROTTLE}.replicas": None, f"{FOLLOWER_THROTTLE}.replicas": None}
     changes: dict[tuple[int, str], dict[str, str | None]] = {(BROKER, str(broker)): rates for broker in brokers}
     changes |= {(TOPIC, topic): replicas for topic in names}
@@ -295,8 +311,11 @@ async def verify(arguments: Arguments, client: ClusterClient) -> None:
             )
         else:
             print(f"Reassignment of partition {partition} is completed.")
-    print()
-    if not moving and not arguments["preserve-throttles"]:
+    targets = log_dir_moves.read_targets(arguments["reassignment-json-file"])
+    places = await log_dir_moves.places(client, targets)
+    print("\n".join(log_dir_moves.status(replica, targets[replica], places[replica]) for replica in sorted(targets)))
+    moving_dirs = any(place.future is not None for place in places.values())
+    if not moving and not moving_dirs and not arguments["preserve-throttles"]:
         await _clear_throttles(client, (partition.topic for partition in plan))
 
 
@@ -305,11 +324,17 @@ async def cancel(arguments: Arguments, client: ClusterClient) -> None:
     moving = {partition for partition in await _moving(client) if partition in plan}
     if not moving:
         print("None of the specified partition reassignments are active.")
-        print("None of the specified partition moves are active.")
     else:
         await _alter(client, dict.fromkeys(sorted(moving)))
         plural = "s" if len(moving) > 1 else ""
         print(f"Successfully cancelled partition reassignment{plural} for: {','.join(map(str, sorted(moving)))}")
+    targets = log_dir_moves.read_targets(arguments["reassignment-json-file"])
+    places = await log_dir_moves.places(client, targets)
+    back = {replica: place.current for replica, place in places.items() if place.future and place.current}
+    if back:
+        await log_dir_moves.start(client, back, arguments["timeout"])
+    else:
+        print("None of the specified partition moves are active.")
     if not arguments["preserve-throttles"]:
         await _clear_throttles(client, (partition.topic for partition in plan))
 

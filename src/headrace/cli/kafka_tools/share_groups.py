@@ -5,8 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from headrace.cli.kafka_tools.consumer_groups import split_optional_values
-from headrace.cli.kafka_tools.support import group_view
+from headrace.cli.kafka_tools.group_actions import (
+    chosen_groups,
+    delete_groups,
+    groups_of_type,
+    print_groups,
+    report_deletions,
+    run_with_optional_values,
+)
 from headrace.cli.kafka_tools.support.group_offsets import ends, parse_datetime
 from headrace.cli.kafka_tools.support.options import Arguments, Option, UsageError
 from headrace.cli.kafka_tools.support.share_offsets import (
@@ -71,40 +77,18 @@ def check(arguments: Arguments) -> None:
 async def run(arguments: Arguments, client: ClusterClient) -> int | None:
     action = arguments.exactly_one(*ACTIONS)
     if action == "list":
-        await list_groups(client)
+        await print_groups(client, "Share", _optional, [15, 15])
         return None
     if action == "describe":
-        for name in await _chosen(arguments, client):
+        for name in await chosen_groups(arguments, client, "Share"):
             await describe(arguments, client, name)
         return None
     if action == "delete":
-        return await delete(await _chosen(arguments, client), client)
+        return await delete(await chosen_groups(arguments, client, "Share"), client)
     if action == "reset-offsets":
         await reset(arguments, client)
         return None
     return await delete_offsets(arguments, client)
-
-
-async def _share_groups(client: ClusterClient) -> list[group_view.Listed]:
-    return [group for group in await group_view.listed(client) if group.type == "Share"]
-
-
-async def _chosen(arguments: Arguments, client: ClusterClient) -> list[str]:
-    if arguments["all-groups"]:
-        return [group.id for group in await _share_groups(client)]
-    return [str(name) for name in arguments["group"]]
-
-
-async def list_groups(client: ClusterClient) -> None:
-    found = await _share_groups(client)
-    if "state" not in _optional:
-        for group in found:
-            print(group.id)
-        return
-    wanted = [state.strip().lower() for state in (_optional["state"] or "").split(",") if state.strip()]
-    rows: list[list[object]] = [["GROUP", "STATE"]]
-    rows += [[group.id, group.state] for group in found if not wanted or group.state.lower() in wanted]
-    print(columns(rows, fitted(rows, [15, 15])))
 
 
 async def describe(arguments: Arguments, client: ClusterClient, name: str) -> None:
@@ -198,7 +182,9 @@ async def _partitions(arguments: Arguments, client: ClusterClient, name: str) ->
 async def reset(arguments: Arguments, client: ClusterClient) -> None:
     name = str(arguments["group"][0])
     active = [
-        group for group in await _share_groups(client) if group.id == name and group.state not in ("Empty", "Dead")
+        group
+        for group in await groups_of_type(client, "Share")
+        if group.id == name and group.state not in ("Empty", "Dead")
     ]
     if active:
         raise ToolFailed(f"Share group '{name}' is not empty.")
@@ -222,25 +208,11 @@ async def reset(arguments: Arguments, client: ClusterClient) -> None:
     print("\n" + columns(rows, fitted(rows, [15, 15, 10, 0])))
 
 
-async def delete(names: list[str], client: ClusterClient) -> int | None:
-    known = {group.id for group in await _share_groups(client)}
-    wrong, done = [], []
-    for name in names:
-        if name not in known:
-            wrong.append(f"* Group '{name}' could not be deleted due to: Group '{name}' is not a share group.")
-            continue
-        result = (await client.to_coordinator(name, ApiKey.DELETE_GROUPS, {"groups_names": [name]})).results[0]
-        if result.error_code:
-            wrong.append(f"* Group '{name}' could not be deleted due to: {answer_error(result)}")
-        else:
-            done.append(name)
-    if wrong:
-        print("\nError: Deletion of some share groups failed:\n" + "\n".join(wrong))
-        if done:
-            print(f"\nThese share groups were deleted successfully: {', '.join(repr(name) for name in done)}")
-        return 1
-    print(f"Deletion of requested share groups ({', '.join(repr(name) for name in names)}) was successful.")
-    return None
+async def delete(names: list[str], client: ClusterClient) -> int:
+    known = {group.id for group in await groups_of_type(client, "Share")}
+    failures = {name: "" if name in known else f"Group '{name}' is not a share group." for name in names}
+    failures |= await delete_groups(client, [name for name, why in failures.items() if not why])
+    return report_deletions("share", failures)
 
 
 async def delete_offsets(arguments: Arguments, client: ClusterClient) -> int | None:
@@ -268,10 +240,7 @@ TOOL = Tool(
 
 
 def main(argv: list[str] | None = None) -> int:
-    rest, found = split_optional_values(list(sys.argv[1:] if argv is None else argv))
-    _optional.clear()
-    _optional.update(found)
-    return TOOL.main(rest)
+    return run_with_optional_values(TOOL, _optional, argv)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ def compact(
     topic: Topic,
     target_size: Annotated[int, typer.Option(help="Size of the joined files in MiB.", min=1)] = 128,
     keep_hours: Annotated[
-        int, typer.Option(help="Keep every file that a version of these last hours needs.", min=0)
+        int, typer.Option(help="Keep every file that a version of these last hours needs.", min=1)
     ] = 168,
     directory: Directory = _TABLES,
     output: Output = Format.TABLE,

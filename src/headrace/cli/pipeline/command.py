@@ -94,6 +94,7 @@ def run(
         try:
             running = pipeline_run(directory, spec, spark, once=once, report=say)
             running.accept_changed_query = accept_changed_query
+            running.is_controlled = not once
             stop_on_signals(running)
             running.start()
             say(f"pipeline {spec.name}: {', '.join(flow.name for flow in running.flows) or 'views only'}")
@@ -134,7 +135,7 @@ def run_lite(
         if not is_connector(file):
             raise OptionError(f"--lite runs connector files (.yml), {file} is a pipeline of definition files")
         connector = connector_of(file, pipeline_spec(file, settings, bootstrap, command_config))
-        running = LiteRun(connector, say, once=once)
+        running = LiteRun(connector, say, once=once, is_controlled=not once)
         stop_on_signals(running)
         running.start()
         say(f"connector {connector.name}: {connector.source.kind} → {connector.target.kind}, without Spark")

@@ -16,7 +16,7 @@ from headrace.cli.support.pipeline_options import Directory, Settings, one_sente
 from headrace.kernel.plurals import counted
 
 if TYPE_CHECKING:
-    from headrace.pipelines.flows.flow_tests import Outcome
+    from headrace.pipelines.flows.flow_testing.flow_tests import Outcome
 
 
 def test(
@@ -33,8 +33,8 @@ def test(
     """
     with one_sentence():
         from headrace.pipelines.errors import PipelineError
-        from headrace.pipelines.flows.flow_test_run import run_test
-        from headrace.pipelines.flows.flow_tests import find_tests
+        from headrace.pipelines.flows.flow_testing.flow_test_run import run_test
+        from headrace.pipelines.flows.flow_testing.flow_tests import find_tests
         from headrace.pipelines.flows.session import pipeline_session
 
         tests = [test for test in find_tests(directory) if only is None or only in test.name]

@@ -2,4 +2,5 @@
 
 `command`   `headrace registry`: runs an instance
 `schemas`   `headrace schemas`: works with the schemas of a registry
+`incompatibilities`   the registry's reasons against a schema, as sentences
 """

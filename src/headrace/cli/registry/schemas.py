@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from headrace.cli.records.schema_records import SCHEMA_TYPES
+from headrace.cli.registry.incompatibilities import sentences
 from headrace.cli.support.change_report import report_one
 from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import Failed, Output, Yes, sure
@@ -40,6 +41,7 @@ References = Annotated[
     typer.Option("--reference", help="NAME=SUBJECT:VERSION of a schema that this one uses. Repeatable."),
 ]
 _LOCAL: Final = "http://127.0.0.1:8081"
+_INCOMPATIBLE: Final = 409  # as HTTP status
 
 
 @contextmanager
@@ -131,11 +133,15 @@ def register(
 
     $ headrace schemas register orders-value order.avsc
     """
+    body = _request(file, type_, references or [])
     with _asking(registry) as client:
         query = "?normalize=true" if normalize else ""
-        answer = client.call(
-            "POST", f"/subjects/{in_path(subject)}/versions{query}", _request(file, type_, references or [])
-        )
+        try:
+            answer = client.call("POST", f"/subjects/{in_path(subject)}/versions{query}", body)
+        except RegistryError as error:
+            if error.status != _INCOMPATIBLE:
+                raise
+            _refuse(file, subject, _level(client, subject), _compared(client, subject, None, body)["messages"])
     show_one({"subject": subject, "version": answer["version"], "id": answer["id"], "guid": answer["guid"]}, output)
 
 
@@ -153,10 +159,9 @@ def check(
 
     $ headrace schemas check orders-value order.avsc
     """
+    body = _request(file, type_, references or [])
     with _asking(registry) as client:
-        path = f"/compatibility/subjects/{in_path(subject)}/versions"
-        path += f"/{in_path(version)}" if version is not None else ""
-        answer = client.call("POST", f"{path}?verbose=true", _request(file, type_, references or []))
+        answer = _compared(client, subject, version, body)
         level = _level(client, subject)
     verdict = {"subject": subject, "compatible": answer["is_compatible"], "level": level}
     if answer["is_compatible"]:
@@ -164,8 +169,19 @@ def check(
         return
     if output is not Format.TABLE:
         show_one({**verdict, "messages": answer["messages"]}, output)
-    for message in answer["messages"] if output is Format.TABLE else ():
-        print(message, file=sys.stderr)
+    _refuse(file, subject, level, answer["messages"] if output is Format.TABLE else [])
+
+
+def _compared(client: RegistryClient, subject: str, version: str | None, body: dict[str, Any]) -> dict[str, Any]:
+    one = f"/{in_path(version)}" if version is not None else ""
+    path = f"/compatibility/subjects/{in_path(subject)}/versions{one}?verbose=true"
+    answer: dict[str, Any] = client.call("POST", path, body)
+    return answer
+
+
+def _refuse(file: Path, subject: str, level: str, messages: list[str]) -> NoReturn:
+    for sentence in sentences(messages):
+        print(sentence, file=sys.stderr)
     raise Failed(f"{file}: not compatible with {subject} ({level})")
 
 

@@ -86,7 +86,15 @@ def start(
             oidc = OidcClient.from_settings(_properties(oidc_config))
         except ValueError as error:
             raise Failed(f"--oidc-config {oidc_config}: {error}") from error
-    settings = ConsoleSettings(clusters, read_only, hide_values, masks, timeout, oidc)
+    settings = ConsoleSettings(
+        clusters,
+        read_only=read_only,
+        hides_values=hide_values,
+        masks=masks,
+        timeout_s=timeout,
+        oidc=oidc,
+        examines=True,
+    )
     set_up_logging("INFO")
     try:
         listener = bound_socket(address)

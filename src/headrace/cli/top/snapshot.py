@@ -13,7 +13,7 @@ from headrace.client.security import ClientSecurity
 from headrace.console.cluster import groups
 from headrace.console.cluster.facts import ClusterFacts, read_facts
 from headrace.console.cluster.offsets import Span, committed_by_group, lag_of, spans
-from headrace.console.cluster.pipelines import Flow, read_flows
+from headrace.console.cluster.pipelines import Flow, FlowReports
 from headrace.console.cluster.samples import Samples
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
@@ -54,6 +54,7 @@ class Watch:
         self._security = security
         self._timeout_s = timeout_s
         self._samples = Samples()
+        self._reports = FlowReports()
         self.client = ClusterClient(bootstrap, client_id=_CLIENT_ID, timeout=timeout_s, security=security)
 
     async def read(self) -> Snapshot:
@@ -89,7 +90,7 @@ class Watch:
                 self.bootstrap, client_id=_CLIENT_ID, timeout_s=self._timeout_s, patience_s=self._timeout_s,
                 security=self._security,
             ) as client:  # fmt: skip
-                return read_flows(client)
+                return self._reports.read(client)
         except Fault:
             return {}  # without the right to read the topic there are no flows to show
 

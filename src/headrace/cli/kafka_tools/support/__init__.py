@@ -13,7 +13,7 @@
 `line_reader`        lines to records: the console producer
 `formatters`         records to lines: the console consumer
 `internal_records`   records of the coordinators' topics as text
-`group_records`      the same for consumer groups, share groups and share state
+`group_records`      the same for consumer, share and streams groups and share state
 `group_view`         groups listed and described
 `group_offsets`      committed offsets of a group, log end offsets, resets
 `share_offsets`      share groups and the start offsets of their share partitions

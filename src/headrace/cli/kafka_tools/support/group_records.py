@@ -1,4 +1,4 @@
-"""Records of consumer groups (KIP-848), share groups and share state as JSON, in the format of Kafka's tools.
+"""Records of consumer, share and streams groups and of share state as JSON, in the format of Kafka's tools.
 
 Tagged fields appear only if they are not the default, as in Kafka's JSON.
 """
@@ -10,8 +10,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from headrace.coordinators.codec import consumer_groups, share_groups, share_state
+from headrace.coordinators.codec import consumer_groups, share_groups, share_state, streams_groups
 from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, key_words
+from headrace.coordinators.codec.streams_topology import TOPOLOGY, InternalTopicInfo, read_topology_value
 from headrace.kernel.ids import uuid_to_text
 
 Json = dict[str, object]
@@ -125,6 +126,103 @@ def _share_partitions(value: bytes) -> Json:
     }
 
 
+def _pairs(pairs: Iterable[tuple[str, str]]) -> list[Json]:
+    return [{"key": key, "value": value} for key, value in pairs]
+
+
+def _streams_group(value: bytes) -> Json:
+    found = streams_groups.read_group_metadata_value(value)
+    group: Json = {"epoch": found.epoch, "metadataHash": found.metadata_hash}
+    if found.validated_topology_epoch != -1:
+        group["validatedTopologyEpoch"] = found.validated_topology_epoch
+    return {**group, "lastAssignmentConfigs": _pairs(found.assignment_configs)}
+
+
+def _streams_member(value: bytes) -> Json:
+    found = streams_groups.read_member_metadata_value(value)
+    endpoint = found.user_endpoint
+    return {
+        "instanceId": found.instance_id,
+        "rackId": found.rack_id,
+        "clientId": found.client_id,
+        "clientHost": found.client_host,
+        "rebalanceTimeoutMs": found.rebalance_timeout_ms,
+        "topologyEpoch": found.topology_epoch,
+        "processId": found.process_id,
+        "userEndpoint": None if endpoint is None else {"host": endpoint.host, "port": endpoint.port},
+        "clientTags": _pairs(found.client_tags),
+    }
+
+
+def _tasks(tasks: Mapping[str, Iterable[int]]) -> list[Json]:
+    return [{"subtopologyId": name, "partitions": sorted(indexes)} for name, indexes in tasks.items()]
+
+
+def _epoched_tasks(tasks: Mapping[str, Mapping[int, int]]) -> list[Json]:
+    return [
+        {"subtopologyId": name, "partitions": list(epochs), "assignmentEpochs": list(epochs.values())}
+        for name, epochs in tasks.items()
+    ]
+
+
+def _streams_target(value: bytes) -> Json:
+    found = streams_groups.read_target_member_value(value)
+    active, standby, warmup = map(_tasks, found)
+    return {"activeTasks": active, "standbyTasks": standby, "warmupTasks": warmup}
+
+
+def _streams_assignment(value: bytes) -> Json:
+    found = streams_groups.read_current_assignment_value(value)
+    has, revokes = found.assigned, found.pending_revocation
+    return {
+        "memberEpoch": found.member_epoch,
+        "previousMemberEpoch": found.previous_member_epoch,
+        "state": found.state,
+        "activeTasks": _epoched_tasks(has.active),
+        "standbyTasks": _tasks(has.standby),
+        "warmupTasks": _tasks(has.warmup),
+        "activeTasksPendingRevocation": _epoched_tasks(revokes.active),
+        "standbyTasksPendingRevocation": _tasks(revokes.standby),
+        "warmupTasksPendingRevocation": _tasks(revokes.warmup),
+    }
+
+
+def _internal_topics(topics: Iterable[InternalTopicInfo]) -> list[Json]:
+    return [
+        {
+            "name": topic.name,
+            "partitions": topic.partitions,
+            "replicationFactor": topic.replication_factor,
+            "topicConfigs": _pairs(topic.configs),
+        }
+        for topic in topics
+    ]
+
+
+def _streams_topology(value: bytes) -> Json:
+    found = read_topology_value(value)
+    subtopologies = [
+        {
+            "subtopologyId": each.id,
+            "sourceTopics": list(each.source_topics),
+            "sourceTopicRegex": list(each.source_topic_regex),
+            "stateChangelogTopics": _internal_topics(each.changelog_topics),
+            "repartitionSinkTopics": list(each.repartition_sink_topics),
+            "repartitionSourceTopics": _internal_topics(each.repartition_source_topics),
+            "copartitionGroups": [
+                {
+                    "sourceTopics": list(group.source_topics),
+                    "sourceTopicRegex": list(group.source_topic_regex),
+                    "repartitionSourceTopics": list(group.repartition_source_topics),
+                }
+                for group in each.copartition_groups
+            ],
+        }
+        for each in found.subtopologies
+    ]
+    return {"epoch": found.epoch, "subtopologies": subtopologies}
+
+
 # Record type → decoders of key and value.
 GROUP_RECORDS: Final[dict[int, tuple[Callable[[bytes], Json], Callable[[bytes], Json]]]] = {
     consumer_groups.GROUP_METADATA: (_GROUP, _consumer_group),
@@ -139,6 +237,12 @@ GROUP_RECORDS: Final[dict[int, tuple[Callable[[bytes], Json], Callable[[bytes], 
     share_groups.TARGET_MEMBER: (_MEMBER, _target_member),
     share_groups.CURRENT_ASSIGNMENT: (_MEMBER, _share_assignment),
     share_groups.STATE_PARTITION_METADATA: (_GROUP, _share_partitions),
+    streams_groups.GROUP_METADATA: (_GROUP, _streams_group),
+    streams_groups.MEMBER_METADATA: (_MEMBER, _streams_member),
+    streams_groups.TARGET_METADATA: (_GROUP, _target_metadata),
+    streams_groups.TARGET_MEMBER: (_MEMBER, _streams_target),
+    streams_groups.CURRENT_ASSIGNMENT: (_MEMBER, _streams_assignment),
+    TOPOLOGY: (_GROUP, _streams_topology),
 }
 
 

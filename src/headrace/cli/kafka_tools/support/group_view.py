@@ -10,7 +10,7 @@ from headrace.cli.kafka_tools.support.group_offsets import Position, committed, 
 from headrace.cli.kafka_tools.support.tables import columns, fitted
 from headrace.cli.kafka_tools.support.tool import ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
-from headrace.client.group_members import assigned_partitions, classic_assignment
+from headrace.client.group_members import assigned_partitions, classic_assignment, task_partitions
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
@@ -18,6 +18,7 @@ from headrace.wire.apis import ApiKey
 if TYPE_CHECKING:
     from headrace.wire.messages.answers.consumer_group_describe import DescribedGroup as ConsumerGroup
     from headrace.wire.messages.answers.share_group_describe import DescribedGroup as ShareGroup
+    from headrace.wire.messages.answers.streams_group_describe import DescribedGroup as StreamsGroup
 
 STATES: Final = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
 _NOTHING: Final = "-"
@@ -26,7 +27,7 @@ _NOTHING: Final = "-"
 @dataclass(frozen=True, slots=True)
 class Listed:
     id: str
-    type: str  # Classic, Consumer, Share
+    type: str  # Classic, Consumer, Share, Streams
     state: str
     protocol_type: str
 
@@ -136,6 +137,29 @@ def share_group(group: ShareGroup, node: int) -> Group:
         for m in group.members
     ]  # fmt: skip
     return _with_epochs(group, node, members)
+
+
+def streams_group(group: StreamsGroup, node: int) -> Group:
+    """Converts an answer of StreamsGroupDescribe. The partitions are those of active tasks."""
+    members = [
+        Member(
+            str(m.member_id), m.instance_id, str(m.client_id), str(m.client_host),
+            task_partitions(group, m.assignment.active_tasks),
+            task_partitions(group, m.target_assignment.active_tasks), int(m.member_epoch),
+        )
+        for m in group.members
+    ]  # fmt: skip
+    return Group(
+        str(group.group_id), str(group.group_state), "sticky", node, members,
+        int(group.group_epoch), int(group.assignment_epoch),
+    )  # fmt: skip
+
+
+async def describe_streams_group(client: ClusterClient, name: str) -> StreamsGroup:
+    """The answer for this group, even if it is an error."""
+    body = {"group_ids": [name], "include_authorized_operations": False}
+    found: StreamsGroup = (await client.to_coordinator(name, ApiKey.STREAMS_GROUP_DESCRIBE, body)).groups[0]
+    return found
 
 
 def _with_epochs(group: ConsumerGroup | ShareGroup, node: int, members: list[Member]) -> Group:
