@@ -4,7 +4,8 @@ Read it in the order a request travels:
 
     net → wire → handlers → replication → storage → records
 
-then what decides (cluster, controller, coordinators), what puts a broker together (broker) and what people use (cli,
+then what decides (cluster, controller, coordinators), what puts a broker together (broker), several on
+one host (unit), and what people use (cli,
 api, pipelines, tables, console, http, registry, demos; datagen makes test data; web is what HTTP services share).
 Below them: config, kernel, coordination (the store), client (the wire client), serialization (records by the schemas
 of a registry), security, quota, telemetry. testing holds brokers for tests.

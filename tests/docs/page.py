@@ -45,13 +45,6 @@ _FENCE: Final = re.compile(
 )
 _VOLATILE: Final = (
     (re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\][^\x07]*\x07"), ""),
-    # On a busy machine Spark may end while a Python worker still writes; the worker then prints an error.
-    (
-        re.compile(
-            r"Traceback \(most recent call last\):\s*\n(?:\s+File \"\S*pyspark/daemon\.py\".*\n)+BrokenPipeError: .*\n?"
-        ),
-        "",
-    ),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
     (re.compile(r"\b1[6-9]\d{11}\b"), "<time>"),
     (re.compile(r"\b[\w-]{22}\b(?=\W*$| │)", re.MULTILINE), "<id>"),
@@ -147,8 +140,9 @@ class LeftRunning:
                 self.printed += self._program.read_nonblocking(4096, timeout=None)
 
     def interrupt(self) -> int | None:
-        """Sends Ctrl-C and returns the exit code."""
-        self._program.sendintr()
+        """Sends Ctrl-C, unless a command of the page has stopped the program, and returns the exit code."""
+        if not self.has_ended:
+            self._program.sendintr()
         self._reader.join(PATIENCE_S)
         self._program.wait()
         self._program.close()
@@ -169,7 +163,8 @@ class PageRun:
         chosen = (base, base + 1, base + 2, *(free_port(_NEAR) for _ in _PORTS[3:]))
         self.ports = {str(port): str(instead) for port, instead in zip(_PORTS, chosen, strict=True)}
         self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG"))},
+            # Neither our own settings nor the options of this run: a page runs pytest, too.
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG", "PYTEST"))},
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(directory),
             "TERM": "xterm",

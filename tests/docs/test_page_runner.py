@@ -108,14 +108,3 @@ def test_write_mode_replaces_different_output_and_keeps_the_rest(
 def test_times_and_widths_are_not_compared() -> None:
     assert is_shown("┃ a  ┃\n2026-01-01T00:00:00.000Z x", "┃ a         ┃\n2027-11-11T11:11:11.111Z x")
     assert not is_shown("2026-01-01T00:00:00.000Z x", "2027-11-11T11:11:11.111Z y")
-
-
-def test_the_broken_pipe_of_a_spark_worker_is_not_compared_and_other_tracebacks_are() -> None:
-    worker = (
-        "Traceback (most recent call last):\r\n"
-        '  File "/venv/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager\r\n'
-        '  File "/venv/lib/pyspark.zip/pyspark/daemon.py", line 95, in worker\r\n'
-        "BrokenPipeError: [Errno 32] Broken pipe\r\n"
-    )
-    assert is_shown("one\ntwo", f"one\r\n{worker}{worker}two\r\n")
-    assert not is_shown("one\ntwo", f"one\r\n{worker.replace('daemon.py', 'worker.py')}two\r\n")

@@ -1,4 +1,4 @@
-"""Every command of the tutorial and of the how-to guides works as written, and prints what the page shows."""
+"""Every command of the tutorial, the how-to guides and the pages for Python works and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from tests.docs.page import ROOT, STAYS, Block, blocks, steps
 from tests.support.effort import is_long
 
 DOCS = ROOT / "docs"
-PAGES = ["tutorial.md", *sorted(f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md"))]
+PAGES = [
+    "tutorial.md",
+    "pipelines-tutorial.md",
+    "python.md",
+    "testing.md",
+    *sorted(f"how-to/{page.name}" for page in (DOCS / "how-to").glob("*.md")),
+]
 
 
 def needs_spark(name: str) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -59,6 +60,7 @@ from headrace.replication.service import topic_log_config
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.storage.log_config import LogConfig
 from headrace.telemetry.endpoint import metrics_address
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class Broker:
         self.certificates: ListenerCertificates
         self.log_dirs: LogDirs
         self.parts: Parts
+        self._log_config_for: Callable[[str, ClusterImage], LogConfig]
         self.metrics: BrokerMetrics | None = None
         self._claim: LockedDirectories | None = None
         self._store: Store | None = None
@@ -95,11 +98,17 @@ class Broker:
         self._opened: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed_disks: FailedDisks | None = None
+        # Off if all brokers of the cluster stop together.
+        self.hands_over = True
 
     @property
     def store(self) -> Store | None:
         """The coordination store, once it is open."""
         return self._store
+
+    def min_insync_of(self, topic: str) -> int:
+        """The effective min.insync.replicas of a topic."""
+        return self._log_config_for(topic, self.parts.gateway.view.current).min_insync_replicas
 
     async def start(self) -> None:
         """Raises CannotStart; then no part is left running."""
@@ -224,13 +233,14 @@ class Broker:
             return embedded
         self._store = store = await self._environment.open_store(config)
         self._opened.append("store")
-        await settle_in(store, claim, owner, config)
+        if not config.shares_store:
+            await settle_in(store, claim, owner, config)
         return store
 
     async def _open_logs(
         self, live: LiveConfig, image: ClusterImage, cluster_id: str, claim: LockedDirectories
     ) -> LogDirs:
-        log_config_for = topic_log_config(live)
+        self._log_config_for = log_config_for = topic_log_config(live)
         log_dirs = await asyncio.to_thread(
             LogDirs.open,
             live(),
@@ -294,7 +304,7 @@ class Broker:
 
     async def _hand_over(self) -> None:
         """Moves leadership to other brokers before the connections close; a standalone broker has none."""
-        if self.config.stands_alone or not self.config.controlled_shutdown_enable:
+        if self.config.stands_alone or not self.hands_over or not self.config.controlled_shutdown_enable:
             return
         view, broker_id = self.parts.gateway.view, self.config.broker_id
         led = led_topics(view.current, broker_id)

@@ -24,6 +24,7 @@ from headrace.net.listener import Listeners
 from headrace.replication.partition import Partition
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.telemetry import LoopLag, Metrics, MetricsEndpoint
+from headrace.telemetry.clients.pushed_metrics import PushedMetrics
 from headrace.telemetry.counters import LoginCounts
 from headrace.wire.apis import api_name
 
@@ -63,6 +64,7 @@ class BrokerMetrics:
         )
         self._flow_reports = FlowReports(parts.partitions, clock)
         self._provide_lag(self._group_lag, self._flow_reports)
+        self._provide_pushed(parts.pushed_metrics, clock)
 
     async def start(self, listen: str) -> None:
         """Raises ConfigError if `metrics.listen` cannot be bound."""
@@ -95,6 +97,13 @@ class BrokerMetrics:
             self._changes["expands"] += bool(set(now.isr) - set(was.isr))
 
     # --- where each number comes from ---
+
+    def _provide_pushed(self, pushed: PushedMetrics, clock: Clock) -> None:
+        provide = self.metrics.provide
+        provide("headrace_client_metric", lambda: pushed.rows(clock.wall_ms()))
+        provide("headrace_client_metrics_clients", lambda: pushed.clients(clock.wall_ms()))
+        provide("headrace_client_metrics_pushes_total", lambda: pushed.pushes)
+        provide("headrace_client_metrics_dropped_series_total", lambda: pushed.dropped_series)
 
     def _provide_requests(self, parts: Parts) -> None:
         served, provide = parts.metrics, self.metrics.provide

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from headrace.config import BrokerConfig
+from headrace.config import BrokerConfig, ConfigError
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.net.connection import Connection
@@ -21,6 +21,9 @@ Serve = Callable[[memoryview, Connection], Reply]
 
 
 async def open_cluster_store(config: BrokerConfig) -> ClusterStore:
+    if config.shares_store:
+        why = "only `headrace start` runs several processes; a broker that another program starts is one process"
+        raise ConfigError("broker.processes", config.broker_processes, why)
     from headrace.coordination.zookeeper import open_zookeeper  # imported here: a standalone broker starts faster
 
     return await open_zookeeper(config)

@@ -44,7 +44,7 @@ async def write_users(
         if cluster_id is not None and owner.cluster_id not in (None, cluster_id):
             raise StorageFault(f"log directory {owner.path} belongs to cluster {owner.cluster_id}, not {cluster_id}")
         store: Store
-        if config.stands_alone:
+        if config.stands_alone or config.shares_store:
             store = open_embedded(claim, owner)
         else:
             from headrace.coordination.zookeeper import open_zookeeper
@@ -57,7 +57,7 @@ async def write_users(
             await _write(store, users, keep_existing)
         finally:
             await store.close()
-        if config.stands_alone:
+        if config.stands_alone or config.shares_store:
             broker_id = owner.node_id if owner.node_id is not None else max(config.broker_id, FIRST_BROKER_ID)
             claim.save_identity(broker_id, found, home_of(config))
         return found

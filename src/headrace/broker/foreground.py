@@ -11,12 +11,14 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 import uvloop
 
 from headrace import __version__
 from headrace.broker.broker import Broker, CannotStart
+from headrace.broker.environment import MACHINE, Environment
 from headrace.broker.registry_process import RegistryProcess
 from headrace.config import BrokerConfig
 from headrace.telemetry import set_up_logging
@@ -25,22 +27,34 @@ log = logging.getLogger("headrace.broker")
 
 # A parent (timeout, a shell, a supervisor) often signals the process group as well as the broker. Signals that come
 # together are one request to stop; only a later one means that the operator does not want to wait.
-_ONE_REQUEST_SECONDS: Final = 0.3
+ONE_REQUEST_SECONDS: Final = 0.3
 # Requests leave no reference cycles, so the collector finds little; by default it would run every few requests.
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
 
 
 def serve_in_foreground(config: BrokerConfig, *, started: float, quiet: bool = False) -> int:
     """Runs until a signal. Returns the exit code."""
+    prepare_process(config, quiet=quiet)
+
+    def announce(broker: Broker) -> None:
+        took_ms = (time.perf_counter() - started) * 1000
+        where = ", ".join(str(listener) for listener in broker.listeners.advertised)
+        data = ", ".join(config.log_dirs)
+        print(f"headrace {__version__} serves {where} (data in {data}; started in {took_ms:.0f} ms)", flush=True)
+
+    try:
+        return int(uvloop.run(serve(config, on_serving=announce)))
+    except CannotStart as problem:
+        print(f"headrace: {problem}", file=sys.stderr)
+        return 1
+
+
+def prepare_process(config: BrokerConfig, *, quiet: bool) -> None:
+    """Logging, and the limit of open files, of a process that serves."""
     set_up_logging("WARN" if quiet else config.log_level)
     for warning in config.warnings:
         log.warning("%s", warning)
     allow_open_files()
-    try:
-        return int(uvloop.run(_serve(config, started)))
-    except CannotStart as problem:
-        print(f"headrace: {problem}", file=sys.stderr)
-        return 1
 
 
 def allow_open_files() -> None:
@@ -52,7 +66,14 @@ def allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(config: BrokerConfig, started: float) -> int:
+async def serve(
+    config: BrokerConfig,
+    *,
+    on_serving: Callable[[Broker], None],
+    environment: Environment = MACHINE,
+    stop_when: asyncio.Future[str] | None = None,
+) -> int:
+    """Serves until a signal, or until `stop_when` gives a reason to stop. Returns the exit code. Raises CannotStart."""
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     asked_at = 0.0
@@ -63,26 +84,25 @@ async def _serve(config: BrokerConfig, started: float) -> int:
             log.info("%s: shutting down", name)
             asked_at = loop.time()
             asked_to_stop.set()
-        elif loop.time() - asked_at > _ONE_REQUEST_SECONDS:
+        elif loop.time() - asked_at > ONE_REQUEST_SECONDS:
             log.warning("%s again: stopping at once, without a clean shutdown", name)
             os._exit(130)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, signal.Signals(number).name)
-    broker = Broker(config)
+    if stop_when is not None:
+        stop_when.add_done_callback(lambda done: None if done.cancelled() else stop(done.result()))
+    broker = Broker(config, environment)
     starting = asyncio.create_task(broker.start())
     stopping = asyncio.create_task(asked_to_stop.wait())
     await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         starting.result()
-        took_ms = (time.perf_counter() - started) * 1000
-        where = ", ".join(str(listener) for listener in broker.listeners.advertised)
-        data = ", ".join(config.log_dirs)
         # Objects loaded by now are permanent: the collector need not traverse them again.
         gc.freeze()
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
         gc.enable()
-        print(f"headrace {__version__} serves {where} (data in {data}; started in {took_ms:.0f} ms)", flush=True)
+        on_serving(broker)
         registry = RegistryProcess.of(config, broker.listeners)
         if registry is not None:
             registry.start()

@@ -19,7 +19,6 @@ from headrace.kernel.errors import StorageFault
 from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
 from headrace.storage.dirs.delayed_deletion import remove
 from headrace.storage.dirs.lazy_logs import LazyLogs
-from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 
@@ -138,11 +137,7 @@ class Housekeeping:
 
     async def _checkpoint(self) -> None:
         # The lists are made on the loop, which owns them; only the writing happens in the thread.
-        by_directory: dict[LogDir, list[Log]] = {d: [] for d in self._log_dirs.directories if d.is_online}
-        for one in self._log_dirs.logs():
-            home = self._log_dirs.directory_of(one)
-            if home in by_directory:
-                by_directory[home].append(one)
+        by_directory = {d: self._log_dirs.logs_in(d) for d in self._log_dirs.directories if d.is_online}
         for directory, logs in by_directory.items():
             try:
                 await self._in_thread(directory.checkpoint, logs)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.broker.core.ownership import (
+    PROCESS_DIRECTORY_PREFIX,
     DirectoryFacts,
     EnsembleFacts,
     Owner,
@@ -21,9 +22,13 @@ from headrace.broker.core.ownership import (
     agree,
     check_alone,
     check_ensemble,
+    refuse_part_of_member_unit,
+    refuse_part_of_unit,
 )
+from headrace.cluster import codecs
 from headrace.config import BrokerConfig
 from headrace.coordination import paths
+from headrace.coordination.core.tree import Tree
 from headrace.coordination.embedded import EmbeddedStore
 from headrace.coordination.embedded_files import StoredTree, read_store
 from headrace.coordination.migration import MOVED_SUFFIX, existing_nodes, move_to_ensemble, put_away
@@ -31,7 +36,7 @@ from headrace.coordination.startup_retry import answered
 from headrace.coordination.store import ClusterStore, Store, StoreFailed
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.contents import logs_in
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, UNIT, ZOOKEEPER, StoreOwner
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.nesting import log_directories_in, log_directory_around
 from headrace.storage.files import partition_of_directory
@@ -46,7 +51,9 @@ class LockedDirectories:
     directories over. Raises DirectoryInUse.
     """
 
-    def __init__(self, directories: Iterable[str | Path], holder: str) -> None:
+    def __init__(self, directories: Iterable[str | Path], holder: str, *, read_stores: bool = True) -> None:
+        """`read_stores`: not while the supervisor of a unit has the store open."""
+        self._read_stores = read_stores
         self.directories = [LogDir(Path(path)) for path in directories]
         # The embedded store that was found in one of them.
         self.stored: StoredTree | None = None
@@ -92,6 +99,8 @@ class LockedDirectories:
         )
 
     def _store_facts(self, directory: Path) -> StoreFacts | None:
+        if not self._read_stores:
+            return None
         try:
             stored = read_store(directory)
         except StoreFailed as damage:
@@ -101,7 +110,22 @@ class LockedDirectories:
             return None
         self.stored = stored
         accepted = stored.tree.children.get(paths.ACCEPTED_BROKERS, ())
-        return StoreFacts(str(directory), json.loads(node.data)["id"], tuple(sorted(map(int, accepted))))
+        return StoreFacts(
+            str(directory),
+            json.loads(node.data)["id"],
+            tuple(sorted(map(int, accepted))),
+            _brokers_with_replicas(stored.tree),
+        )
+
+
+def _brokers_with_replicas(tree: Tree) -> tuple[int, ...]:
+    found: set[int] = set()
+    for name in tree.children.get(paths.TOPICS, ()):
+        topic = codecs.decode_topic(tree.nodes[paths.topic(name)].data)
+        if topic is not None:
+            _, value = topic
+            found.update(*value["partitions"].values(), *value["adding_replicas"].values())
+    return tuple(sorted(found))
 
 
 def _nested(directory: Path) -> str | None:
@@ -115,10 +139,35 @@ def _nested(directory: Path) -> str | None:
     return None
 
 
+def process_directories(log_dirs: Iterable[str]) -> dict[int, list[Path]]:
+    """The directories of the further processes of a unit, by the number of the process."""
+    found: dict[int, list[Path]] = {}
+    for directory in log_dirs:
+        for path in Path(directory.strip()).glob(f"{PROCESS_DIRECTORY_PREFIX}*"):
+            number = path.name.removeprefix(PROCESS_DIRECTORY_PREFIX)
+            if number.isdecimal() and path.is_dir():
+                found.setdefault(int(number), []).append(path)
+    return found
+
+
+def last_process_with_logs(log_dirs: Iterable[str]) -> int:
+    """0 if no further process of a unit has logs. With ZooKeeper, where the assignment is not read before a start."""
+    return max(
+        (
+            number
+            for number, places in process_directories(log_dirs).items()
+            if any(next(logs_in(path), None) is not None for path in places)
+        ),
+        default=0,
+    )
+
+
 def claim_directories(config: BrokerConfig) -> LockedDirectories:
     """Raises DirectoryInUse."""
     return LockedDirectories(
-        config.log_dirs, "headrace broker" if config.broker_id < 0 else f"headrace broker {config.broker_id}"
+        config.log_dirs,
+        "headrace broker" if config.broker_id < 0 else f"headrace broker {config.broker_id}",
+        read_stores=not config.shares_store,
     )
 
 
@@ -127,6 +176,8 @@ def owner_of(claim: LockedDirectories, config: BrokerConfig) -> Owner:
     owner = agree(claim.facts, None if config.broker_id < 0 else config.broker_id)
     if config.stands_alone:
         check_alone(owner)
+    elif config.shares_store and owner.kind in (ZOOKEEPER, MOVING):
+        check_alone(owner, of_unit=True)  # raises: names the ensemble
     return owner
 
 
@@ -134,6 +185,8 @@ def home_of(config: BrokerConfig) -> StoreOwner:
     """The note about the store in the directories of a serving broker."""
     if config.stands_alone:
         return StoreOwner(EMBEDDED, now_text())
+    if config.shares_store:
+        return StoreOwner(UNIT, now_text())
     return StoreOwner(ZOOKEEPER, now_text(), connect_string(config))
 
 
@@ -147,6 +200,9 @@ async def settle_in(zookeeper: ClusterStore, claim: LockedDirectories, owner: Ow
     """Checks the ensemble, and moves the state of an embedded store there. Raises StorageFault before anything is
     written.
     """
+    if (config.processes or 1) == 1:
+        refuse_part_of_unit(owner)
+        refuse_part_of_member_unit(owner, last_process_with_logs(config.log_dirs))
     patience_s = config.store_timeout_s
     ensemble = await answered(
         "the cluster's id", lambda: read_ensemble(zookeeper, connect_string(config)), within_s=patience_s

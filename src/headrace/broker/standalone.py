@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.broker.auto_creation import INTERNAL_SETTINGS
-from headrace.broker.core.ownership import Owner, agree
+from headrace.broker.core.ownership import Owner, agree, refuse_part_of_unit
 from headrace.broker.core.topics_from_logs import Findings, LogOnDisk, topics_from_logs
 from headrace.broker.identity import (
     FIRST_BROKER_ID,
@@ -48,7 +48,7 @@ from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import new_topic_id, uuid_to_text
 from headrace.storage.dirs.checkpoints import META_PROPERTIES_FILE, CorruptFile, read_topic_id
 from headrace.storage.dirs.contents import logs_in
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, StoreOwner
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, UNIT, StoreOwner
 from headrace.storage.files import sync_directory
 from headrace.storage.recovery.inspection import latest_epoch
 
@@ -86,6 +86,8 @@ async def make_standalone(config: BrokerConfig) -> Standalone:
         # Repairs a missing or damaged meta.properties, and logs without a store.
         facts = [replace(one, identity_damage=None, logs=0) for one in claim.facts]
         owner = agree(facts, None if config.broker_id < 0 else config.broker_id)
+        if config.stands_alone:
+            refuse_part_of_unit(owner)
         basis = await _from_ensemble(config, claim, owner)
         if basis is None:
             basis = _from_directories(claim) or InitialState("the logs", Tree(), 0)
@@ -174,9 +176,14 @@ def _from_directories(claim: LockedDirectories) -> InitialState | None:
 def _rename_cluster(tree: Tree, owner: Owner) -> None:
     """A directory that leaves its cluster without the cluster's state gets a new cluster id: ids must be unique."""
     node = tree.nodes.get(paths.CLUSTER_ID)
-    if node is not None and owner.kind != EMBEDDED:
+    if node is not None and not _has_own_store(owner):
         data = codecs.to_json({"version": "1", "id": uuid_to_text(new_topic_id())})
         tree.add(paths.CLUSTER_ID, replace(node, data=data))
+
+
+def _has_own_store(owner: Owner) -> bool:
+    """Also the first process of a unit, after all partitions moved to it."""
+    return owner.kind == EMBEDDED or (owner.kind == UNIT and owner.store is not None)
 
 
 # --- the new store ---------------------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ async def _stand_alone(claim: LockedDirectories, owner: Owner, basis: InitialSta
     write_store(home / _NEW_STORE, basis.tree, basis.last_id)
     store = EmbeddedStore(home / _NEW_STORE)
     try:
-        cluster_id = await prepare_store(store, owner.cluster_id if owner.kind == EMBEDDED else None)
+        cluster_id = await prepare_store(store, owner.cluster_id if _has_own_store(owner) else None)
         image = await load_image(store)
         findings = topics_from_logs(
             image,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment
 from kio.serial import entity_reader
 
@@ -26,6 +28,31 @@ def assigned_partitions(assignment: Entity) -> tuple[TopicPartition, ...]:
     """The assignment of a member of a consumer group or a share group."""
     topics = assignment.topic_partitions
     return tuple(sorted(TopicPartition(str(one.topic_name), int(p)) for one in topics for p in one.partitions))
+
+
+def input_topics(group: Entity) -> dict[str, list[str]]:
+    """The topics that each subtopology of a streams group reads."""
+    subtopologies = () if group.topology is None else group.topology.subtopologies or ()
+    return {
+        str(each.subtopology_id): [
+            *map(str, each.source_topics),
+            *(str(topic.name) for topic in each.repartition_source_topics),
+        ]
+        for each in subtopologies
+    }
+
+
+def task_partitions(group: Entity, tasks: Iterable[Entity]) -> tuple[TopicPartition, ...]:
+    """The partitions of tasks in a streams group. A task has one partition of each topic that its subtopology reads."""
+    topics = input_topics(group)
+    return tuple(
+        sorted(
+            TopicPartition(topic, int(number))
+            for task in tasks
+            for topic in topics.get(str(task.subtopology_id), ())
+            for number in task.partitions
+        )
+    )
 
 
 def classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:

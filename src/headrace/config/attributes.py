@@ -423,7 +423,9 @@ class BrokerAttributes:
     log_message_format_version: str
     log_message_timestamp_difference_max_ms: int
     offsets_commit_required_acks: int
+    broker_processes: str
     metrics_listen: str
+    client_telemetry_enable: bool
     log_level: str
     log_flush_before_ack: bool
     log_retention_disk_percent: float

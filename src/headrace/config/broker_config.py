@@ -9,6 +9,7 @@ immutable, so each holder sees consistent settings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -118,9 +119,21 @@ class BrokerConfig(BrokerAttributes):
         return (self.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
     @property
+    def processes(self) -> int | None:
+        """The number of processes of the unit; None if `broker.processes` is not set."""
+        if not self.broker_processes:
+            return None
+        return len(os.sched_getaffinity(0)) if self.broker_processes == "auto" else int(self.broker_processes)
+
+    @property
+    def shares_store(self) -> bool:
+        """Whether this is a process of a unit without ZooKeeper: the supervisor has the embedded store."""
+        return not self["zookeeper.connect"] and (self.processes or 1) > 1
+
+    @property
     def stands_alone(self) -> bool:
         """Whether this is a standalone broker, with the embedded coordination store and without ZooKeeper."""
-        return not self["zookeeper.connect"]
+        return not self["zookeeper.connect"] and not self.shares_store
 
     def _known(self, properties: Mapping[str, str]) -> dict[str, str]:
         known: dict[str, str] = {}

@@ -97,8 +97,7 @@ def validate_group_overrides(overrides: Mapping[str, str | None], broker: Broker
     """Like `validate_topic_overrides`, for a GROUP resource. Values must also be within the broker's bounds."""
     values = {name: _parsed(GROUP_KEYS, name, text, "group") for name, text in overrides.items()}
     for name, value in values.items():
-        kind, _, rest = name.partition(".")
-        low, high = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+        low, high = _bounds(name)
         if low in broker and value < broker[low]:
             raise ConfigError(name, str(value), f"must not be below {low} ({broker[low]})")
         if high in broker and value > broker[high]:
@@ -138,11 +137,17 @@ class GroupConfig(GroupAttributes):
         except ConfigError:
             return self.broker.group_values[name]
         # The bounds may have changed since the value was stored.
-        kind, _, rest = name.partition(".")
-        low, high = self.broker.get(f"group.{kind}.min.{rest}"), self.broker.get(f"group.{kind}.max.{rest}")
+        low, high = map(self.broker.get, _bounds(name))
         if low is not None:
             value = max(value, low)
         return value if high is None else min(value, high)
+
+
+def _bounds(name: str) -> tuple[str, str]:
+    """The broker keys that bound a group key, if the broker has them."""
+    kind, _, rest = name.partition(".")
+    # Kafka's bound of num.standby.replicas has another name than all others.
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest.removeprefix('num.')}"
 
 
 def _parsed(table: Mapping[str, Key], name: str, text: str | None, kind: str) -> Value:

@@ -71,6 +71,7 @@ class Connection:
         "peer_host",
         "peer_port",
         "principal",
+        "software",
         "state",
     )
 
@@ -97,6 +98,7 @@ class Connection:
         self.principal = ANONYMOUS
         # Claims of the client's token that may make it a member of roles.
         self.claims: tuple[str, ...] = ()
+        self.software: tuple[str, str] | None = None
         self.authenticated = max_login_bytes is None
         # Whether every frame goes through the login: until it succeeds, and afterwards if the session has an end.
         self.guarded = not self.authenticated

@@ -34,6 +34,19 @@ def free_port(ports: Sequence[int] = _PORTS) -> int:
     raise OSError(f"no free port between {ports[0]} and {ports[-1]}: stop servers that are no longer needed")
 
 
+def free_ports_in_a_row(count: int, ports: Sequence[int] = _PORTS) -> int:
+    """The first of `count` free ports in a row, all reserved."""
+    for first in random.SystemRandom().sample(range(ports[0], ports[-1] - count), _TRIES):
+        row = range(first, first + count)
+        taken = [port for port in row if port not in _reserved and _reserve(port)]
+        if len(taken) == count and all(map(_can_listen, row)):
+            _reserved.update(row)
+            return first
+        for port in taken:
+            fcntl.lockf(_locks(), fcntl.LOCK_UN, 1, port)
+    raise OSError(f"no {count} free ports in a row between {ports[0]} and {ports[-1]}: stop servers, or name a port")
+
+
 def _reserve(port: int) -> bool:
     try:
         fcntl.lockf(_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)

@@ -76,7 +76,8 @@ class RegistryClient:
             answer = connection.getresponse()
             status, content = answer.status, answer.read()
         except (OSError, http.client.HTTPException) as fault:
-            raise RegistryUnreachable(f"no schema registry answers at {self.url}: {fault}") from fault
+            why = getattr(fault, "strerror", None) or fault
+            raise RegistryUnreachable(f"no schema registry answers at {self.url}: {why}") from fault
         finally:
             connection.close()
         try:

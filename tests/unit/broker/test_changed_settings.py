@@ -14,6 +14,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.when_deleted: list[object] = []
+        self.when_moved: list[object] = []
         self.idle_ms: list[int] = []
 
     def expire_producers(self, now_ms: int, idle_ms: int) -> int:

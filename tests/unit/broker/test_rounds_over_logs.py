@@ -21,6 +21,7 @@ class Logs:
     def __init__(self) -> None:
         self.seen = 0
         self.when_deleted: list[object] = []
+        self.when_moved: list[object] = []
 
     def retention(self, now_ms: int) -> Iterator[int]:
         for _ in range(1000):

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from headrace.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, Key
 from headrace.config.effect import Outcome
+from headrace.config.keys import CLIENT_METRICS_KEYS
 from headrace.storage.log_config import LogConfig
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "headrace"
 BROKER_SIDE = (
     *("broker", "handlers", "controller", "coordinators", "replication", "cluster", "storage", "coordination", "net"),
-    *("telemetry", "quota", "security"),
+    *("telemetry", "quota", "security", "unit"),
 )
 # Modules of the configuration that use keys themselves.
 IN_CONFIG = ("broker_config.py", "listener_security.py", "listeners.py", "topic_config.py")
@@ -57,7 +58,9 @@ def _is_read(key: Key) -> bool:
     if key.name in TOPIC_KEYS and field in LogConfig.__dataclass_fields__:
         return field in ATTRIBUTES  # the log reads its topic's keys as fields of LogConfig
     bound = re.match(r"group\.(?P<kind>consumer|share|streams)\.(min|max)\.(?P<rest>.+)", key.name)
-    if bound is not None and f"{bound['kind']}.{bound['rest']}" in GROUP_KEYS:
+    if bound is not None and not {f"{bound['kind']}.{word}{bound['rest']}" for word in ("", "num.")}.isdisjoint(
+        GROUP_KEYS
+    ):
         return True  # topic_config builds the names of the bounds from the name of the group's key
     return any(
         synonym.name == key.name and _is_read(heir)
@@ -68,7 +71,7 @@ def _is_read(key: Key) -> bool:
 
 def test_every_key_that_the_broker_reads_is_declared() -> None:
     """An undeclared key would fail when the code reads it, perhaps hours after the start."""
-    known = {*BROKER_KEYS, *TOPIC_KEYS, *GROUP_KEYS, *OTHERS}
+    known = {*BROKER_KEYS, *TOPIC_KEYS, *GROUP_KEYS, *CLIENT_METRICS_KEYS, *OTHERS}
     unknown = {
         (str(file.relative_to(SOURCE)), name)
         for file in FILES

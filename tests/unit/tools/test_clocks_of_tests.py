@@ -16,6 +16,7 @@ ALLOWED = {
     "support/group_watch.py": "moments that members in other processes tell are put in order",
     "conformance/confluent_member.py": "such a member",
     "pipelines/test_stream_reader.py": "the clock of the reader under test is replaced",
+    "simulation/test_unit_store.py": "virtual time, which is exact",
     "unit/controller/test_controller_turnover.py": "virtual time, which is exact",
     "unit/coordination/test_ensemble.py": "a lease ends at a moment of the store's own clock",
     "unit/coordination/test_store_contract.py": "a lease ends at a moment of the store's own clock",

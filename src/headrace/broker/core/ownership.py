@@ -5,7 +5,8 @@ finds topics without logs and logs without topics, and the next producer creates
 before the broker writes to disk or to ZooKeeper, it answers three questions from the directories and the store:
 
 1. `agree`: do all directories belong to one broker of one cluster, and to the configured broker id?
-2. `check_alone`: is the store of these directories the embedded one, and is it there?
+2. `check_alone`: is the store of these directories the embedded one, and is it there? `check_process`: the same for the
+   other processes of a unit, whose store is in the directory of the first.
 3. `check_ensemble`: is the store the ZooKeeper ensemble that the settings name, or may the embedded one move there?
 
 Every "no" is a StorageFault whose message names the directory, its owner and the way out. docs/durability.md has the
@@ -16,11 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.plurals import counted
-from headrace.storage.dirs.identity import EMBEDDED, MOVING, ZOOKEEPER, StoreOwner
+from headrace.storage.dirs.identity import EMBEDDED, MOVING, UNIT, ZOOKEEPER, StoreOwner
+
+# The directory of process 2 of a unit is `process.2` in that of the first.
+PROCESS_DIRECTORY_PREFIX: Final = "process."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class StoreFacts:
     path: str
     cluster_id: str | None = None
     broker_ids: tuple[int, ...] = ()
+    replica_ids: tuple[int, ...] = ()  # brokers that have replicas
     damage: str | None = None
 
 
@@ -48,8 +54,8 @@ class DirectoryFacts:
     @property
     def owner_id(self) -> int | None:
         """The broker id from meta.properties, else from the embedded store of the directory."""
-        if self.node_id is None and self.store is not None and len(self.store.broker_ids) == 1:
-            return self.store.broker_ids[0]
+        if self.node_id is None and self.store is not None and self.store.broker_ids:
+            return min(self.store.broker_ids)  # of a unit, the first process: it has the store
         return self.node_id
 
     @property
@@ -105,6 +111,17 @@ class Owner:
     @property
     def connect_setting(self) -> str:
         return f"zookeeper.connect={self.connect or 'the address of the ensemble, with its chroot'}"
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """Other processes of the unit that have replicas."""
+        own = 0 if self.node_id is None else self.node_id
+        return () if self.store is None else tuple(one for one in self.store.replica_ids if one != own)
+
+    @property
+    def is_further_process(self) -> bool:
+        """Whether the directory is that of a process of a unit other than the first, by its name."""
+        return self.path.rstrip("/").rpartition("/")[2].startswith(PROCESS_DIRECTORY_PREFIX)
 
     @property
     def standalone(self) -> str:
@@ -225,7 +242,7 @@ def _first_cluster(directories: Sequence[DirectoryFacts]) -> str | None:
 def _home(directories: Sequence[DirectoryFacts]) -> StoreOwner | None:
     """A move writes "moving" everywhere before it begins, and the new store everywhere when it is done."""
     homes = [one.home for one in directories if one.home is not None]
-    for kind in (MOVING, ZOOKEEPER, EMBEDDED):
+    for kind in (MOVING, ZOOKEEPER, UNIT, EMBEDDED):
         for home in homes:
             if home.kind == kind:
                 return home
@@ -235,8 +252,9 @@ def _home(directories: Sequence[DirectoryFacts]) -> StoreOwner | None:
 # --- alone -----------------------------------------------------------------------------------------------------------
 
 
-def check_alone(owner: Owner) -> None:
-    """Raises StorageFault unless the embedded store has the topics of these directories, or they are new."""
+def check_alone(owner: Owner, *, of_unit: bool = False) -> None:
+    """Raises StorageFault unless the embedded store has the topics of these directories, or they are new. `of_unit`:
+    the broker is the first process of a unit, and the others start, too."""
     back = f"`{owner.standalone} --zookeeper {owner.connect or 'HOST:PORT/CHROOT'}`"
     if owner.kind == MOVING:
         raise StorageFault(
@@ -250,15 +268,74 @@ def check_alone(owner: Owner) -> None:
             f"{back} brings them back, if this broker is the only one of its cluster"
         )
     _refuse_damaged_store(owner)
-    if owner.store is not None or not (owner.logs or owner.offline):
+    if not of_unit:
+        refuse_part_of_unit(owner)
+    if owner.store is not None or not (owner.logs or owner.offline or owner.kind == UNIT):
         return
-    if owner.kind == EMBEDDED or owner.offline:
+    if owner.kind == UNIT and owner.is_further_process:
+        _refuse_member_directory(owner)
+    if owner.kind in (EMBEDDED, UNIT) or owner.offline:
         _refuse_missing_store(owner)
     raise StorageFault(
         f"log directory {owner.path} belongs to broker {owner.node_id} of cluster {owner.cluster_id}, and the topics "
         f"of its {_logs(owner.logs)} are not known here: set zookeeper.connect to the ensemble of that cluster. "
         f"`{owner.standalone}` makes a broker of its own from the logs"
     )
+
+
+def refuse_part_of_unit(owner: Owner) -> None:
+    """Raises StorageFault if other processes have replicas: alone, this broker would serve a part of the topics."""
+    if owner.store is not None and owner.others:
+        count = max(owner.others) - (owner.node_id or 0) + 1
+        brokers, have = ("broker", "has") if len(owner.others) == 1 else ("brokers", "have")
+        raise StorageFault(
+            f"log directory {owner.path} belongs to the first process of a unit, and {brokers} "
+            f"{', '.join(map(str, owner.others))} of the unit {have} a share of its partitions: start it with --cores "
+            f"{count} (broker.processes={count}). With --cores 1 the unit first moves all partitions to one process"
+        )
+
+
+def refuse_part_of_member_unit(owner: Owner, last_process: int) -> None:
+    """With ZooKeeper. `last_process`: the highest number of a further process that has logs, 0 if none has. Raises
+    StorageFault, because the partitions of the others would have no leader."""
+    if last_process:
+        count = last_process + 1
+        raise StorageFault(
+            f"log directory {owner.path} belongs to the first process of a unit, and a further process has logs in "
+            f"{owner.path.rstrip('/')}/{PROCESS_DIRECTORY_PREFIX}{last_process}: start it with --cores {count} "
+            f"(broker.processes={count}). With --cores 1 the unit first moves all partitions to one process. If "
+            "another broker serves that directory, move it out of this one"
+        )
+
+
+def _refuse_member_directory(owner: Owner) -> None:
+    raise StorageFault(
+        f"log directory {owner.path} belongs to broker {owner.node_id}, a process of the unit of cluster "
+        f"{owner.cluster_id}, and the topics of its {_logs(owner.logs)} are in the store of the first process, in "
+        f"the directory around it: start the unit with that directory and --cores. If the directory is lost, "
+        f"`{owner.standalone}` makes a broker of its own from the logs here"
+    )
+
+
+def check_process(owner: Owner, cluster_id: str | None) -> None:
+    """Raises StorageFault unless the directory of a further process is new, or belongs to the unit of `cluster_id`."""
+    if owner.store is not None:
+        raise StorageFault(
+            f"log directory {owner.path} of a further process has its own coordination store ({owner.store.path}), and "
+            "a unit has one, in the directory of its first process: move the directory elsewhere"
+        )
+    if owner.cluster_id is not None and owner.cluster_id != cluster_id:
+        raise StorageFault(
+            f"log directory {owner.path} belongs to broker {owner.node_id} of cluster {owner.cluster_id}, this unit to "
+            f"{'a new cluster' if cluster_id is None else f'cluster {cluster_id}'}: restore the directory of its first "
+            "process with .coordination, or move it elsewhere"
+        )
+    if owner.kind not in (None, UNIT):
+        raise StorageFault(
+            f"log directory {owner.path} belongs to a broker whose topics are "
+            f"{owner.in_zookeeper if owner.kind in (ZOOKEEPER, MOVING) else 'in an embedded store'}, and not to this "
+            "unit: move it elsewhere"
+        )
 
 
 def _refuse_damaged_store(owner: Owner) -> None:
@@ -292,7 +369,7 @@ def check_ensemble(owner: Owner, ensemble: EnsembleFacts) -> Step:
             f"the state of cluster {ensemble.cluster_id} in ZooKeeper at {ensemble.connect} was moved away "
             f"({ensemble.moved}): start that broker without zookeeper.connect, or choose an empty chroot"
         )
-    if owner.kind in (EMBEDDED, MOVING):
+    if owner.kind in (EMBEDDED, UNIT, MOVING):
         _refuse_damaged_store(owner)
     if owner.kind == EMBEDDED and owner.store is None and owner.logs:
         _refuse_missing_store(owner)

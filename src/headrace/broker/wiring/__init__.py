@@ -8,5 +8,6 @@
 `listener_logins`      mechanisms and users of the SASL listeners
 `plain_users`          the users of PLAIN, from the configuration and from a file
 `token_checks`         how OAUTHBEARER tokens are checked
-`data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`   lists of handlers with their services
+`data_handlers`, `group_handlers`, `share_handlers`, `transaction_handlers`,
+`telemetry_handlers`   lists of handlers with their services
 """

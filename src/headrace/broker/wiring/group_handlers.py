@@ -20,6 +20,9 @@ from headrace.handlers.groups.list_groups import ListGroups
 from headrace.handlers.groups.offset_commit import OffsetCommit
 from headrace.handlers.groups.offset_delete import OffsetDelete
 from headrace.handlers.groups.offset_fetch import OffsetFetch
+from headrace.handlers.groups.streams_group_describe import StreamsGroupDescribe
+from headrace.handlers.groups.streams_group_heartbeat import StreamsGroupHeartbeat
+from headrace.handlers.groups.streams_internal_topics import StreamsInternalTopics
 from headrace.handlers.groups.sync_group import SyncGroup
 from headrace.handlers.transactions.txn_offset_commit import TxnOffsetCommit
 
@@ -30,6 +33,7 @@ def group_handlers(
     shares: ShareAdministration,
     view: ClusterView,
     creation: TopicCreation,
+    streams_topics: StreamsInternalTopics,
 ) -> list[Handler]:
     return [
         FindCoordinator(view, creation),
@@ -46,4 +50,6 @@ def group_handlers(
         DeleteGroups(groups, shares),
         ConsumerGroupHeartbeat(groups),
         ConsumerGroupDescribe(groups, view),
+        StreamsGroupHeartbeat(groups, streams_topics),
+        StreamsGroupDescribe(groups),
     ]

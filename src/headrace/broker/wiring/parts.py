@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from headrace.broker.access_control import access_control
 from headrace.broker.audit_topic import AuditTopic
@@ -20,6 +18,7 @@ from headrace.broker.wiring.group_handlers import group_handlers
 from headrace.broker.wiring.inter_broker import inter_broker_security
 from headrace.broker.wiring.listener_logins import ScramUsers, listener_logins
 from headrace.broker.wiring.share_handlers import share_handlers
+from headrace.broker.wiring.telemetry_handlers import telemetry_handlers
 from headrace.broker.wiring.transaction_handlers import transaction_handlers
 from headrace.client.connection import Connection
 from headrace.cluster.view import ClusterView
@@ -39,14 +38,17 @@ from headrace.handlers.dispatch.metering import Metering
 from headrace.handlers.dispatch.replica_only import ReplicaOnly
 from headrace.handlers.dispatch.request_metrics import RequestMetrics
 from headrace.handlers.dispatch.table import HandlerTable
+from headrace.handlers.groups.streams_internal_topics import StreamsInternalTopics
 from headrace.kernel.clock import Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
 from headrace.replication.leader_channel import WireChannel
 from headrace.replication.partitions import Partitions
+from headrace.replication.replica_moves import ReplicaMoves
 from headrace.replication.service import Replication, topic_log_config
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
+from headrace.telemetry.clients.pushed_metrics import PushedMetrics
 
 # An epoch that no registration has: an unregistered broker does not act on images.
 _NOT_REGISTERED = -2
@@ -66,9 +68,12 @@ class Parts:
     full_disks: FullDisks
     logins: Logins
     audit_topic: AuditTopic | None
+    replica_moves: ReplicaMoves
+    pushed_metrics: PushedMetrics
 
     def start(self) -> None:
         self.replication.start()
+        self.replica_moves.start()
 
     def replicated_up_to(self, log: Log) -> int:
         """Offset up to which every assigned replica has the log: compaction keeps tombstones that a replica has not
@@ -80,6 +85,7 @@ class Parts:
         return min([log.high_watermark, *ends])
 
     async def close(self) -> None:
+        await self.replica_moves.close()
         if self.audit_topic is not None:
             await self.audit_topic.close()
         await self.coordinators.close()
@@ -128,6 +134,7 @@ def wire(
     partitions.registered_as(_NOT_REGISTERED)
     member.membership.on_registered(partitions.registered_as)
     config.subscribe(replication.settings_changed)
+    replica_moves = ReplicaMoves(log_dirs, partitions, config, clock)
     peers = BrokerPeers(view, inter_broker, security)
     creation = TopicCreation(config, view, gateway)
     context = CoordinatorContext(member.broker_id, config(), view, partitions, peers, clock)
@@ -149,6 +156,7 @@ def wire(
         audit_topic = AuditTopic(config().audit_topic, member.broker_id, view, partitions, peers, creation, clock)
     audit = Audit(None if audit_topic is None else audit_topic.add)
     authorization = Authorization(access_control(config(), view), audit)
+    pushed_metrics = PushedMetrics()
     for handler in (
         *data_handlers(config(), view, partitions, log_dirs, creation, coordinators.verification, metering, clock),
         *control_plane_handlers(
@@ -156,16 +164,22 @@ def wire(
             table,
             config,
             member.broker_id,
-            _directory_of(log_dirs),
+            replica_moves.begin,
             metering,
             authorization,
             partial(certificates.check, config),
         ),
         *transaction_handlers(coordinators.transactions, coordinators.groups, coordinators.marker_writer, view),
         *group_handlers(
-            coordinators.groups, coordinators.verification, coordinators.shares.administration, view, creation
+            coordinators.groups,
+            coordinators.verification,
+            coordinators.shares.administration,
+            view,
+            creation,
+            StreamsInternalTopics(gateway, clock),
         ),
         *share_handlers(coordinators.shares, coordinators.groups, view),
+        *telemetry_handlers(config, view, pushed_metrics),
         ApiVersions(table, ClusterFeatures(table, view)),
     ):
         table.add(handler)
@@ -186,17 +200,11 @@ def wire(
         full_disks,
         logins,
         audit_topic,
+        replica_moves,
+        pushed_metrics,
     )
 
 
 def _limit_connections(quotas: Quotas, config: BrokerConfig) -> None:
     per_second = config.max_connection_creation_rate
     quotas.limit_all_connections(None if per_second == INT_MAX else per_second)
-
-
-def _directory_of(log_dirs: LogDirs) -> Callable[[str, int], Path | None]:
-    def directory_of(topic: str, index: int) -> Path | None:
-        log = log_dirs.log(topic, index)
-        return None if log is None else log.directory.parent
-
-    return directory_of

@@ -1,6 +1,6 @@
 """Keys of a client metrics subscription (CLIENT_METRICS resources, KIP-714).
 
-The broker stores, lists and describes subscriptions like Kafka without a telemetry plug-in: it requests no metrics.
+Clients get them if `client.telemetry.enable` is set. Otherwise the broker only stores, lists and describes them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from headrace.config.key import Key, Synonym, Type
-from headrace.config.keys.streams_groups import NOT_OFFERED
 from headrace.config.rules import SHARE_OFFSET_RESET, at_least, one_of
 
 BOOLEAN = Type.BOOLEAN
@@ -110,7 +109,6 @@ KEYS = (
         "The coordinator removes a member that sends no heartbeat for this time.",
         at_least(1),
         synonyms=(Synonym("group.streams.session.timeout.ms"),),
-        effect=NOT_OFFERED,
     ),
     Key(
         "streams.heartbeat.interval.ms",
@@ -119,7 +117,6 @@ KEYS = (
         "Heartbeat interval that the coordinator gives to members.",
         at_least(1),
         synonyms=(Synonym("group.streams.heartbeat.interval.ms"),),
-        effect=NOT_OFFERED,
     ),
     Key(
         "streams.assignment.interval.ms",
@@ -128,7 +125,6 @@ KEYS = (
         "Minimum time between two assignments.",
         at_least(0),
         synonyms=(Synonym("group.streams.assignment.interval.ms"),),
-        effect=NOT_OFFERED,
     ),
     Key(
         "streams.initial.rebalance.delay.ms",
@@ -137,7 +133,6 @@ KEYS = (
         "How long the first rebalance of a new group waits for more members.",
         at_least(0),
         synonyms=(Synonym("group.streams.initial.rebalance.delay.ms"),),
-        effect=NOT_OFFERED,
     ),
     Key(
         "streams.num.standby.replicas",
@@ -146,6 +141,5 @@ KEYS = (
         "Number of standby replicas of each task.",
         at_least(0),
         synonyms=(Synonym("group.streams.num.standby.replicas"),),
-        effect=NOT_OFFERED,
     ),
 )

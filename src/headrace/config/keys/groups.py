@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.config.effect import harmless, warned
+from headrace.config.effect import harmless
 from headrace.config.key import INT_MAX, Importance, Key, Type, Update
 from headrace.config.rules import at_least, between, each_of, one_of_any_case, some_of
 
@@ -130,9 +130,9 @@ KEYS = (
         "group.coordinator.rebalance.protocols",
         LIST,
         ["classic", "consumer", "streams"],
-        "Group protocols that the broker supports.",
+        "Group protocols that the broker supports. Without `streams` it rejects streams groups. It always supports "
+        "classic, consumer and share groups.",
         each_of("consumer", "classic", "share", "streams"),
-        effect=warned("the broker always supports classic, consumer and share groups, and never streams groups"),
     ),
     Key(
         "group.consumer.session.timeout.ms",

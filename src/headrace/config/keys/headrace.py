@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.config.key import Importance, Key, Synonym, Type, Update
+from headrace.config.key import Importance, Key, Rule, Synonym, Type, Update
 from headrace.config.rules import NO_LOGIN_IN_URL, between, one_of, one_of_any_case
 
 _CONFLUENT_STRATEGY = "io.confluent.kafka.serializers.subject"
+_PROCESSES = Rule(
+    "must be a number from 1 to 256, or auto",
+    lambda text: text in ("", "auto") or (text.isdecimal() and 1 <= int(text) <= 256),
+)
 SUBJECT_STRATEGIES = {
     "topic": "topic",
     "record": "record",
@@ -18,12 +22,32 @@ SUBJECT_STRATEGIES = {
 
 KEYS = (
     Key(
+        "broker.processes",
+        Type.STRING,
+        "",
+        "Number of broker processes on this host, or `auto` for one per core (`headrace start --cores`). Process i has "
+        "`broker.id` plus i, every port plus i, and the log directories `process.<i>` inside `log.dirs`. Empty: one "
+        "process.",
+        _PROCESSES,
+        importance=Importance.HIGH,
+        ours=True,
+    ),
+    Key(
         "metrics.listen",
         Type.STRING,
         "",
         "`host:port` of the Prometheus metrics (`/metrics`); `http://host:port` for one that other machines reach. "
         "Empty: no metrics.",
         importance=Importance.MEDIUM,
+        ours=True,
+    ),
+    Key(
+        "client.telemetry.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether clients may push their metrics (KIP-714), which `metrics.listen` then shows. Kafka does this with a "
+        "telemetry plug-in. Clients ask for subscriptions as soon as a broker offers it.",
+        importance=Importance.LOW,
         ours=True,
     ),
     Key(

@@ -130,9 +130,8 @@ KEYS = (
         "num.replica.alter.log.dirs.threads",
         INT,
         None,
-        "Threads that move replicas between log directories. Default: one per directory.",
+        "Number of replicas that are moved between log directories at the same time. Default: one per directory.",
         importance=HIGH,
-        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key("controlled.shutdown.enable", BOOLEAN, True, "Whether a stopping broker first hands over leadership."),
     Key(
@@ -173,7 +172,7 @@ KEYS = (
         "Samples kept to measure moves between log directories.",
         at_least(1),
         importance=LOW,
-        effect=harmless("the broker refuses to move a replica between its log directories"),
+        effect=harmless("moves between log directories are measured over a sliding second"),
     ),
     Key(
         "alter.log.dirs.replication.quota.window.size.seconds",
@@ -182,7 +181,7 @@ KEYS = (
         "Length of such a sample.",
         at_least(1),
         importance=LOW,
-        effect=harmless("the broker refuses to move a replica between its log directories"),
+        effect=harmless("moves between log directories are measured over a sliding second"),
     ),
     Key(
         "leader.replication.throttled.rate",
@@ -210,7 +209,6 @@ KEYS = (
         at_least(0),
         update=CLUSTER_WIDE,
         dynamic_only=True,
-        effect=harmless("the broker refuses to move a replica between its log directories"),
     ),
     Key(
         "producer.purgatory.purge.interval.requests",

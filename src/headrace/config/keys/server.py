@@ -146,7 +146,6 @@ KEYS = (
         "Maximum bytes of metrics in one push of a client.",
         at_least(1),
         importance=LOW,
-        effect=harmless("the broker accepts no metrics from clients"),
     ),
     Key(
         "broker.heartbeat.interval.ms",
@@ -159,8 +158,9 @@ KEYS = (
         "broker.session.timeout.ms",
         INT,
         9000,
-        "Time without a heartbeat after which the KRaft controller fences a broker.",
-        effect=warned("zookeeper.session.timeout.ms decides when a broker without heartbeats has left the cluster"),
+        "Time without a heartbeat after which the controller takes a process of a unit (`broker.processes`) for dead. "
+        "A killed process is noticed at once.",
+        difference="With `zookeeper.connect`, `zookeeper.session.timeout.ms` decides instead.",
     ),
     Key(
         "initial.broker.registration.timeout.ms",

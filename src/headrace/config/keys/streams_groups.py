@@ -1,15 +1,12 @@
-"""Broker keys of streams groups. They are declared and described, because group keys inherit from them."""
+"""Broker keys of streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
-from headrace.config.effect import harmless
 from headrace.config.key import INT_MAX, Key, Type, Update
 from headrace.config.rules import at_least
 
 INT = Type.INT
 CLUSTER_WIDE = Update.CLUSTER_WIDE
-
-NOT_OFFERED = harmless("Headrace does not support streams groups and answers with an error")
 
 KEYS = (
     Key(
@@ -18,7 +15,6 @@ KEYS = (
         45_000,
         "The coordinator removes a member of a streams group that sends no heartbeat for this time.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.session.timeout.ms",
@@ -26,7 +22,6 @@ KEYS = (
         45_000,
         "Minimum session timeout that a streams group can set.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.session.timeout.ms",
@@ -34,7 +29,6 @@ KEYS = (
         60_000,
         "Maximum session timeout that a streams group can set.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.heartbeat.interval.ms",
@@ -42,7 +36,6 @@ KEYS = (
         5000,
         "Heartbeat interval that the coordinator gives to members of a streams group.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.heartbeat.interval.ms",
@@ -50,7 +43,6 @@ KEYS = (
         5000,
         "Minimum heartbeat interval that a streams group can set.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.heartbeat.interval.ms",
@@ -58,7 +50,6 @@ KEYS = (
         15_000,
         "Maximum heartbeat interval that a streams group can set.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.assignment.interval.ms",
@@ -67,7 +58,6 @@ KEYS = (
         "Minimum time between two assignments of a streams group.",
         at_least(0),
         update=CLUSTER_WIDE,
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.min.assignment.interval.ms",
@@ -75,7 +65,6 @@ KEYS = (
         0,
         "Minimum assignment interval that a streams group can set.",
         at_least(0),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.assignment.interval.ms",
@@ -83,7 +72,6 @@ KEYS = (
         15_000,
         "Maximum assignment interval that a streams group can set.",
         at_least(0),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.size",
@@ -91,7 +79,6 @@ KEYS = (
         INT_MAX,
         "Maximum number of members of a streams group.",
         at_least(1),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.num.standby.replicas",
@@ -99,7 +86,6 @@ KEYS = (
         0,
         "Number of standby replicas of each task.",
         at_least(0),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.max.standby.replicas",
@@ -107,7 +93,6 @@ KEYS = (
         2,
         "Maximum number of standby replicas that a streams group can set.",
         at_least(0),
-        effect=NOT_OFFERED,
     ),
     Key(
         "group.streams.initial.rebalance.delay.ms",
@@ -115,6 +100,5 @@ KEYS = (
         3000,
         "How long the first rebalance of a new streams group waits for more members.",
         at_least(0),
-        effect=NOT_OFFERED,
     ),
 )

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from headrace.registry.app.visibility import caller_of
 from headrace.registry.core.errors import Code, StoreFailed
 from headrace.registry.store.election import Identity
+from headrace.web.login import delegation_header
 
 FORWARDED: Final = "X-Forward"
 # The caller's credentials and content types are forwarded; headers of the connection are not.
@@ -27,13 +28,12 @@ async def forward(request: Request, leader: Identity, timeout_s: float) -> Respo
     """Raises LeaderGone, or 50003 if the leader may have received the request but did not answer."""
     path = request.scope["registry_target"]
     body = await request.body()
-    if FORWARDED not in request.headers and "authorization" not in request.headers and caller_of(request) is not None:
-        raise StoreFailed(
-            Code.FORWARDING,
-            f"a login by client certificate cannot be forwarded to the leader: send the request to {leader.url}",
-        )
     tls = request.app.state.peer_tls() if leader.scheme == "https" else None
     headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+    caller = caller_of(request)
+    # The private key of a certificate stays with the caller. A delegation token says the same to the leader's brokers.
+    if "authorization" not in headers and caller is not None and (token := delegation_header(caller)) is not None:
+        headers["authorization"] = token
     try:
         async with asyncio.timeout(timeout_s):
             status, answered, content = await _exchange(leader, request.method, path, headers, body, tls)

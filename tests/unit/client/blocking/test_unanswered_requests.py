@@ -72,4 +72,6 @@ def test_cve_2026_35554_a_timed_out_request_ends_its_connection(broker: SilentBr
     with pytest.raises(Unreachable):
         connection.send(b"next")
     broker.close()
-    assert bytes(broker.received) == (b"a" * LARGE if broker.reads else b"")
+    # On a busy machine the time ends before the whole request is sent.
+    assert broker.received.count(b"a") == len(broker.received) <= LARGE
+    assert bool(broker.received) == broker.reads
