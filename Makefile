@@ -38,15 +38,18 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 run: setup ## Runs a broker on localhost:9092, the web console and a word count on Spark, in ./data, until Ctrl-C
 	@exec $(BIN)/headrace demo wordcount --data data
 
-test: setup programs check ## Runs the checks, then every test, two at a time (tests/support/lanes.py); under 25 minutes on two cores
-	$(PYTEST) -n 2
+test: setup programs check ## Runs the checks, then every test, three at a time (tests/support/lanes.py); under 25 minutes on two cores
+	$(PYTEST) -n 3
 
-# Without Java and without Apache Kafka: every unit test that needs neither, and a broker used by four real programs.
+# Without Java and without Apache Kafka: the unit tests that need neither, and a broker used by four real programs. The
+# tests of the Python kit start many brokers, those of the tools read the whole tree: only `make test` runs them.
 QUICK := tests/unit tests/conformance/test_confluent_kafka.py tests/conformance/test_aiokafka.py \
-  tests/conformance/test_transactions.py tests/cli/test_topics.py tests/docs/test_page_runner.py
+  tests/conformance/test_transactions.py tests/cli/test_topics.py tests/docs/test_page_runner.py \
+  --ignore=tests/unit/testing --ignore=tests/unit/api --ignore=tests/unit/tools \
+  --ignore=tests/unit/web/test_request_heads.py
 
 quick: setup ## Runs the tests for daily work; under 90 seconds on two cores
-	HEADRACE_EFFORT=quick $(PYTEST) -n 2 -q -m "not needs and not chaos" $(QUICK)
+	HEADRACE_EFFORT=quick $(PYTEST) -n 3 -q -m "not needs and not chaos" $(QUICK)
 
 check: check-fast ## Checks style, links, types, layers and generated pages
 	$(BIN)/mypy

@@ -56,7 +56,7 @@ def _measure(make: type[Server], directory: Path, round_number: int) -> None:
         ROWS["start"].add(name, server.start_seconds)
         time.sleep(1)
         ROWS["idle"].add(name, server.resident_bytes() / 1e6)
-        _throughput(server)
+        throughput(server)
         ROWS["loaded"].add(name, server.resident_bytes() / 1e6)
         _latency(server)
         for row, value in zip(("tools_produce", "tools_consume"), perf_tools.produce_and_consume(server), strict=True):
@@ -67,7 +67,7 @@ def _measure(make: type[Server], directory: Path, round_number: int) -> None:
         _many_partitions(make, directory)
 
 
-def _throughput(server: Server) -> None:
+def throughput(server: Server) -> None:
     batch = load.batch_of(1000, 1024)
     load.create_topic(
         server.port, "large", 1, {"segment.bytes": str(256 * MEGABYTE), "retention.bytes": str(512 * MEGABYTE)}
@@ -118,12 +118,12 @@ def _latency(server: Server) -> None:
     ROWS["p50"].add(server.name, float(found[1]))
     ROWS["p99"].add(server.name, float(found[2]))
     # The tool prints whole milliseconds, which is 0 or 1 for both.
-    p50, p99 = _fine_latency(server, "fine-latency")
+    p50, p99 = fine_latency(server, "fine-latency")
     ROWS["fine_p50"].add(server.name, p50)
     ROWS["fine_p99"].add(server.name, p99)
 
 
-def _fine_latency(server: Server, topic: str, count: int = 3000) -> tuple[float, float]:
+def fine_latency(server: Server, topic: str, count: int = 3000) -> tuple[float, float]:
     load.create_topic(server.port, topic, 1)
     times = load.end_to_end_ms(server.port, topic, count)[count // 6 :]
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
@@ -138,7 +138,7 @@ def _idle_connections(server: Server, count: int = 2000) -> None:
         connection.settimeout(10)
         assert connection.recv(4)
     ROWS["connection"].add(server.name, (server.resident_bytes() - before) / count / 1000)
-    ROWS["beside_idle"].add(server.name, _fine_latency(server, "beside-idle")[0])
+    ROWS["beside_idle"].add(server.name, fine_latency(server, "beside-idle")[0])
     for connection in connections:
         connection.close()
 

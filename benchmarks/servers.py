@@ -18,7 +18,6 @@ from pathlib import Path
 from headrace.net.free_ports import free_port
 from tests.reference.kafka import ReferenceKafka
 
-HEADRACE = Path(sys.executable).with_name("headrace")
 _SOURCES = Path(__file__).parent.parent / "src"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -87,20 +86,37 @@ def _first_answer(server: Server, began: float, timeout: float, process: subproc
 
 
 class Headrace(Server):
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
-        super().__init__("headrace", directory, settings or {})
+    """A broker of this checkout, or of the one whose `sources` are given."""
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        *,
+        name: str = "headrace",
+        sources: Path = _SOURCES,
+    ) -> None:
+        super().__init__(name, directory, settings or {})
+        self._sources = sources
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Server:
         # As pip leaves an installed package. If Python cannot write bytecode, each start would compile again.
-        compileall.compile_dir(str(_SOURCES), quiet=2)
+        compileall.compile_dir(str(self._sources), quiet=2)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = self.port or free_port()
         options = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
-        command = [str(HEADRACE), "start", "--data", str(self.directory / "data"), "--listen", self.bootstrap, *options]
+        program = [sys.executable, "-m", "headrace.cli"]
+        command = [*program, "start", "--data", str(self.directory / "data"), "--listen", self.bootstrap, *options]
         began = time.monotonic()
         with (self.directory / "headrace.out").open("ab") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(self._sources)},
+            )
         self.pid = self._process.pid
         self.start_seconds = _first_answer(self, began, 30, self._process)
         return self

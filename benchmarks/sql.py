@@ -36,7 +36,7 @@ STATEMENTS = {
 
 def run(directory: Path, rounds: int = 3) -> list[Row]:
     with Headrace(directory / "headrace") as server:
-        _fill(server.bootstrap)
+        fill(server.bootstrap)
         with SqlSession(Cluster(server.bootstrap, ClientSecurity(), "bench"), tables=directory) as session:
             for _ in range(rounds):
                 for name, statement in STATEMENTS.items():
@@ -49,7 +49,7 @@ def run(directory: Path, rounds: int = 3) -> list[Row]:
     return list(ROWS.values())
 
 
-def _fill(bootstrap: str) -> None:
+def fill(bootstrap: str) -> None:
     records = [
         Record(b"k%d" % (i % 100), b'{"id":%d,"amount":%d}' % (i, i % 1000), (), timestamp_ms=T0_MS + i)
         for i in range(IN_A_BATCH)

@@ -1,7 +1,9 @@
 """Tables: topic → Delta and → Iceberg beside Spark's own connector that writes Parquet from Apache Kafka, freshness,
 and the cost of growth: the time of a commit and of a read against the number of commits.
 
-The topic is read once per round by `trigger(availableNow=True)`, both sides warm, in one session, in turns.
+The topic is read once per round by `trigger(availableNow=True)`, both sides warm, in one session, in turns. The growth
+is measured as a run makes it: small files are joined after every 500 commits, which is not in the time of a commit.
+`--rows growth10000` goes up to 10,000 commits and takes half an hour; without `--rows` it is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import pyarrow as pa
 from benchmarks.pipelines import _fill as fill
 from benchmarks.report import Row
 from benchmarks.servers import Headrace, Kafka, Server
+from benchmarks.sql import RECORDS as SMALL
+from benchmarks.sql import fill as fill_small
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.produce import write_records
 from headrace.pipelines.flows.spec import BOOTSTRAP
@@ -31,19 +35,21 @@ from headrace.tables.table_logs import layout_of, log_of
 from headrace.tables.table_sink import batch_writer, topic_rows
 
 RECORDS, SIZE = 1_000_000, 200
-COMMITS = (1, 100, 1000)
+COMMITS, MANY_COMMITS = (1, 100, 1000), (1, 1000, 10_000)
 ROWS = {
     "delta": Row("topic → Delta, beside the connector → Parquet", "rows/s", 1.5),
     "iceberg": Row("topic → Iceberg, beside the connector → Parquet", "rows/s", 1.5),
+    "backfill": Row("backfill of 10 M small records into Delta", "rows/s"),
     "freshness": Row("record → committed row of a Delta table, default trigger, p50", "ms", higher_is_better=False),
 }
-PARTS = ("stream", "freshness", "growth")
+PARTS = ("stream", "backfill", "freshness", "growth")
 _SCHEMA = kafka_schema(binary=True)
 
 
 def run(directory: Path, rounds: int = 3, parts: Collection[str] = PARTS) -> list[Row]:
-    growth = _growth(directory) if "growth" in parts else []
-    if {"stream", "freshness"} & set(parts):
+    growth = _growth(directory, COMMITS) if "growth" in parts else []
+    growth += _growth(directory, MANY_COMMITS) if "growth10000" in parts else []
+    if {"stream", "backfill", "freshness"} & set(parts):
         jars = ",".join(map(str, fetch_jars(report=print)))
         spark = spark_session("bench", master="local[2]", settings={"spark.jars": jars}, quick_start=False)
         try:
@@ -51,6 +57,11 @@ def run(directory: Path, rounds: int = 3, parts: Collection[str] = PARTS) -> lis
                 spark.conf.set(BOOTSTRAP, headrace.bootstrap)
                 if "stream" in parts:
                     _streams(spark, kafka, headrace, directory, rounds)
+                if "backfill" in parts:
+                    fill_small(headrace.bootstrap)
+                    table = _table(headrace, "orders", directory / "backfill", "delta")
+                    ROWS["backfill"].add("headrace", SMALL / _timed(lambda: _run_once(spark, table)))
+                    assert log_of(table).open().rows() == SMALL
                 if "freshness" in parts:
                     _freshness(spark, headrace, directory)
         finally:
@@ -123,21 +134,23 @@ def _freshness(spark: Any, headrace: Server, directory: Path, samples: int = 20)
     ROWS["freshness"].add("headrace", statistics.median(found[3:]))
 
 
-def _growth(directory: Path) -> list[Row]:
+def _growth(directory: Path, commits: tuple[int, ...]) -> list[Row]:
     """Time of a commit (median of ten) when the table has so many commits, and of a read of all rows: before
     compaction, after it, and of a table that was written at once."""
     rows = []
     for form in FORMATS:
-        place = directory / f"growth-{form}"
+        place = directory / f"growth-{form}-{commits[-1]}"
         place.mkdir()
         catalog = f"sqlite:///{place}/catalog.db" if form == ICEBERG else ""
         table = LakeTable("grown", "id", str(place / "rows"), format=form, catalog=catalog)
         log_of(table).create(_SCHEMA, [], {0: 0})
         done = 0
-        for target in COMMITS:
+        for target in commits:
             while done < target:
                 _commit(table, done, 10)
                 done += 1
+                if done % table.compact_every == 0:
+                    log_of(table).compact(table.target_size_mib << 20, table.keep_hours)
             times = [_timed(lambda: _commit(table, done + n, 10)) for n in range(10)]  # noqa: B023
             done += len(times)
             row = Row(f"{form}: commit after {target:,} commits", "ms", higher_is_better=False)

@@ -37,7 +37,7 @@ ANSWERS = (
     ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS, ApiKey.DELETE_RECORDS, ApiKey.DESCRIBE_QUORUM,
     ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-    ApiKey.SHARE_GROUP_DESCRIBE,
+    ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE,
 )  # fmt: skip
 _ZERO: dict[str, object] = {
     "string": "", "bytes": b"", "records": b"", "bool": False, "float64": 0.0, "uuid": None, "error_code": 0,
