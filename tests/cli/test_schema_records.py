@@ -13,6 +13,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from headrace.cli.records.schema_records import local_decoding, names_schema
+from headrace.cli.records.text import Seen
 from headrace.testing import RunningBroker
 from tests.cli.conftest import Ran, Run
 from tests.support.registry import RunningRegistry, registry
@@ -168,3 +170,37 @@ def test_confluents_console_tools(run: Run, server: RunningRegistry, topic: str,
     assert "__value_schema_id" in run("consume", topic, "--from", "2", "-o", "json").out
     given[-1] = "value.schema.id.serializer=com.example.Other"
     assert run("kafka", f"{kind}-console-producer", *where, *given, stdin="{}\n").code == 1
+
+
+def test_consume_uses_the_registry_of_the_context(
+    headrace: Run, run: Run, running: RunningBroker, server: RunningRegistry, topic: str, tmp_path: Path
+) -> None:
+    assert run("produce", topic, '{"id": 1}', "--schema", "order.avsc").code == 0
+    env = {"HEADRACE_CONFIG": str(tmp_path / "config.yaml")}
+    assert headrace("context", "add", "here", running.bootstrap, "--registry", server.url, env=env).code == 0
+    assert headrace("consume", topic, "-b", "here", env=env).out == '{"id":1}\n'
+    assert "order" in headrace("schemas", "show", f"{topic}-value", env=env).out.lower()
+    raw = headrace("consume", topic, "-b", "here", "--registry", "none", env=env)
+    assert raw.code == 0 and "id" not in raw.out and raw.err == ""
+
+
+def test_consume_names_the_way_to_decode_records(headrace: Run, run: Run, topic: str, tmp_path: Path) -> None:
+    """Either a registry of this machine answers on its usual port, or the command says which option decodes."""
+    assert run("produce", topic, '{"id": 1}', "--schema", "order.avsc").code == 0
+    ran = headrace("consume", topic, env={"HEADRACE_CONFIG": str(tmp_path / "none.yaml")})
+    assert ran.code == 0 and f"{topic}: " in ran.err and "--registry" in ran.err
+
+
+def test_registry_on_this_machine_decodes_for_brokers_on_this_machine(run: Run, server: RunningRegistry) -> None:
+    assert local_decoding("127.0.0.1:9092,localhost:9093", None, server.url) is not None
+    assert local_decoding("127.0.0.1:9092", None, "http://127.0.0.1:1") is None
+    assert local_decoding("127.0.0.1:9092,kafka.example:9092", None, server.url) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [(b"\x00\x00\x00\x00\x01\x02", True), ((5).to_bytes(8, "big"), False), (b"text", False), (None, False)],
+)
+def test_prefix_of_a_schema_is_told_from_a_number(value: bytes | None, names: bool) -> None:
+    seen = Seen("orders", 0, 0, 0, None, value, ())
+    assert names_schema(seen) is names

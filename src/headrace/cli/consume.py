@@ -24,8 +24,10 @@ from headrace.cli.support.connection import (
     connected,
     existing_topics,
 )
+from headrace.cli.support.contexts import registry_of as registry_of_context
 from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import progress
+from headrace.cli.support.registry_address import LOCAL_REGISTRY, NO_REGISTRY
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.places import Kind, Place, parse_place
 from headrace.client.positions import beyond_end, offset_at
@@ -79,7 +81,8 @@ def consume(
             "-r",
             envvar="HEADRACE_REGISTRY",
             metavar="URL",
-            help="Decode records by the schemas of this registry.",
+            help="Decode records by the schemas of this registry; none prints their bytes. Without it: the registry of "
+            f"the context, or {LOCAL_REGISTRY} if the brokers are on this machine.",
         ),
     ] = None,
     bootstrap: Bootstrap = None,
@@ -131,7 +134,7 @@ def consume(
         on_idle=tally.tick,
         client=client_settings(bootstrap),
     )
-    readable = stream if not registry else _by_schema(stream, registry, bootstrap)
+    readable = _by_schema(stream, registry, bootstrap)
     matching = _limited((tally.saw(record) for record in readable if wanted(record)), count)
     total = sum((span.end or 0) - span.start for span in spans.values()) if stop is not None else None
     try:
@@ -204,16 +207,41 @@ async def _spans(
     return {p: Span(first[p], last[p]) for p in partitions}
 
 
-def _by_schema(records: Iterator[Seen], registry: str, bootstrap: str | None) -> Iterator[Seen]:
+def _by_schema(records: Iterator[Seen], registry: str | None, where: str | None) -> Iterator[Seen]:
     """Decodes records that name a schema. One that does not decode stays as it is, and the reason is reported."""
+    chosen = registry or registry_of_context(where)
+    if chosen == NO_REGISTRY:
+        return records
+    return _by_chosen_registry(records, chosen, where) if chosen else _by_local_registry(records, where)
+
+
+def _by_chosen_registry(records: Iterator[Seen], registry: str, where: str | None) -> Iterator[Seen]:
     from headrace.cli.records.schema_records import RecordsDecoding, registry_of
 
-    decoding = RecordsDecoding(registry_of(registry, bootstrap))
+    decoding = RecordsDecoding(registry_of(registry, where))
     for record in records:
         seen = decoding.decoded(record)
         if seen.error is not None:
             typer.echo(f"{seen.topic}-{seen.partition} @{seen.offset} is shown raw: {seen.error}", err=True)
         yield seen
+
+
+def _by_local_registry(records: Iterator[Seen], where: str | None) -> Iterator[Seen]:
+    """Looks for a registry on this machine when the first record names a schema. Without one, records stay bytes."""
+    from headrace.cli.records.schema_records import local_decoding, names_schema
+
+    is_first, decoding = True, None
+    for record in records:
+        if is_first and names_schema(record):
+            is_first = False
+            decoding = local_decoding(bootstrap_address(where), where)
+            typer.echo(
+                f"{record.topic}: records name schemas; --registry URL decodes them"
+                if decoding is None
+                else f"{record.topic}: decoded by the schema registry {LOCAL_REGISTRY}; --registry none prints bytes",
+                err=True,
+            )
+        yield record if decoding is None else decoding.decoded(record)
 
 
 def _limited(records: Iterator[Seen], count: int | None) -> Iterator[Seen]:

@@ -47,11 +47,14 @@ def add(
     command_config: Annotated[
         Path | None, typer.Option("--command-config", metavar="FILE", help="Client settings of the cluster: TLS, SASL.")
     ] = None,
+    registry: Annotated[
+        str | None, typer.Option("--registry", metavar="URL", help="Schema registry of the cluster.")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Add a context, or change its address. The first context becomes the current one.
 
-    $ headrace context add local 127.0.0.1:9092
+    $ headrace context add local 127.0.0.1:9092 --registry http://127.0.0.1:8081
     """
     if ":" in name or "," in name or not name.strip():
         raise typer.BadParameter(f"name {name!r}: must not contain ':' or ',', which belong to addresses")
@@ -62,6 +65,9 @@ def add(
     contexts = load()
     contexts.addresses[name] = bootstrap
     contexts.command_configs.pop(name, None)
+    contexts.registries.pop(name, None)
+    if registry is not None:
+        contexts.registries[name] = registry
     if command_config is not None:
         if not command_config.is_file():
             raise typer.BadParameter(f"--command-config {command_config}: there is no such file")

@@ -28,6 +28,7 @@ from headrace.cli.support.connection import (
 )  # fmt: skip
 from headrace.cli.support.output import Format, show_one
 from headrace.cli.support.progress import Share, progress
+from headrace.cli.support.registry_address import Registry, registry_address
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.plurals import counted
 
@@ -96,9 +97,7 @@ def produce(
             "--schema-in-header", help="Name the schema in a header, by its GUID, and not by its id before the data."
         ),
     ] = False,
-    registry: Annotated[
-        str, typer.Option("--registry", "-r", envvar="HEADRACE_REGISTRY", metavar="URL", help="The schema registry.")
-    ] = "http://127.0.0.1:8081",
+    registry: Registry = None,
     repartition: Annotated[
         bool, typer.Option("--repartition", help="Ignore the partitions in the input and choose them by key.")
     ] = False,
@@ -143,7 +142,7 @@ def produce(
     def registry_client() -> RegistryClient:
         from headrace.cli.records.schema_records import registry_of
 
-        return registry_of(registry, bootstrap)
+        return registry_of(registry_address(registry, bootstrap), bootstrap)
 
     encode = _encoding(topic, schemas, strategy, record_name, registry_client, in_header=schema_in_header)
     settings = {"acks": acks, "compression.type": compression, **librdkafka_settings(bootstrap)}

@@ -4,7 +4,8 @@
     current: local
     contexts:
       local: {bootstrap: "127.0.0.1:9092"}
-      production: {bootstrap: "kafka.example:9093", command_config: /home/erin/client.properties}
+      production: {bootstrap: "kafka.example:9093", command_config: /home/erin/client.properties,
+                   registry: "https://registry.example:8081"}
 
 The file is $HEADRACE_CONFIG, else headrace/config.yaml in $XDG_CONFIG_HOME or ~/.config.
 """
@@ -29,6 +30,8 @@ class Contexts:
     addresses: dict[str, str] = field(default_factory=dict)
     command_configs: dict[str, str] = field(default_factory=dict)
     """Files with client settings, of the contexts that have one."""
+    registries: dict[str, str] = field(default_factory=dict)
+    """Addresses of schema registries, of the contexts that have one."""
 
 
 def config_file() -> Path:
@@ -55,12 +58,13 @@ def load() -> Contexts:
         entries = {str(name): entry for name, entry in (found.get("contexts") or {}).items()}
         addresses = {name: str(entry["bootstrap"]) for name, entry in entries.items()}
         files = {name: str(entry["command_config"]) for name, entry in entries.items() if entry.get("command_config")}
+        registries = {name: str(entry["registry"]) for name, entry in entries.items() if entry.get("registry")}
         current = found.get("current")
     except yaml.YAMLError as error:
         raise ContextError(f"{file} is not YAML: {error}") from error
     except (AttributeError, KeyError, TypeError) as error:
         raise ContextError(f"{file}: must be `contexts:` with NAME: {{bootstrap: HOST:PORT}} entries") from error
-    return Contexts(None if current is None else str(current), addresses, files)
+    return Contexts(None if current is None else str(current), addresses, files, registries)
 
 
 def save(contexts: Contexts) -> None:
@@ -82,15 +86,29 @@ def _entry(contexts: Contexts, name: str) -> dict[str, str]:
     entry = {"bootstrap": contexts.addresses[name]}
     if name in contexts.command_configs:
         entry["command_config"] = contexts.command_configs[name]
+    if name in contexts.registries:
+        entry["registry"] = contexts.registries[name]
     return entry
 
 
 def command_config_of(given: str | None) -> str | None:
     """The client settings file of the context that the user named, or of the current context."""
+    contexts, name = _named(given)
+    return contexts.command_configs.get(name)
+
+
+def registry_of(given: str | None) -> str | None:
+    """The schema registry of the context that the user named, or of the current context."""
+    contexts, name = _named(given)
+    return contexts.registries.get(name)
+
+
+def _named(given: str | None) -> tuple[Contexts, str]:
+    """The contexts, and the name of the chosen one; an address is in no context."""
     if given is not None and (":" in given or "," in given):
-        return None
+        return Contexts(), ""
     contexts = load()
-    return contexts.command_configs.get(given or contexts.current or "")
+    return contexts, given or contexts.current or ""
 
 
 def address_of(given: str | None) -> str:

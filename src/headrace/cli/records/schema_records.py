@@ -11,6 +11,7 @@ from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.lines import Incoming
 from headrace.cli.records.text import Headers, Seen
 from headrace.cli.support.client_settings import client_security
+from headrace.cli.support.registry_address import LOCAL_REGISTRY, is_on_this_machine
 from headrace.serialization.errors import RegistryError, SerializationError
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.registry_login import registry_client
@@ -137,6 +138,26 @@ class RecordsDecoding:
         except RegistryError as error:
             return None, str(error)
         return (None, found.error) if found.error is not None else (_json(found.value), None)
+
+
+def local_decoding(bootstrap: str, where: str | None, registry: str = LOCAL_REGISTRY) -> RecordsDecoding | None:
+    """Decoding by the registry on this machine, if the brokers are here, too, and it answers."""
+    if not is_on_this_machine(bootstrap):
+        return None
+    client = registry_of(registry, where)
+    try:
+        client.call("GET", "/schemas/types")
+    except RegistryError:
+        return None
+    return RecordsDecoding(client)
+
+
+def names_schema(record: Seen) -> bool:
+    """Whether the key or the value names a schema. A number of eight bytes begins with zeros and names none."""
+    return any(
+        data is not None and _names_schema(data, record.headers, is_key=is_key) and data[:5] != bytes(5)
+        for data, is_key in ((record.key, True), (record.value, False))
+    )
 
 
 def _names_schema(data: bytes, headers: Headers, *, is_key: bool) -> bool:

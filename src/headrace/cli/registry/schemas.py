@@ -18,6 +18,7 @@ from headrace.cli.support.change_report import report_one
 from headrace.cli.support.client_settings import client_security
 from headrace.cli.support.connection import Failed, Output, Yes, sure
 from headrace.cli.support.output import Format, show, show_one
+from headrace.cli.support.registry_address import Registry, registry_address
 from headrace.kernel.plurals import counted
 from headrace.serialization.errors import RegistryError
 from headrace.serialization.registry_client import RegistryClient, in_path
@@ -26,9 +27,6 @@ from headrace.serialization.schema_text import indented
 
 app = typer.Typer(no_args_is_help=True, help="Schemas of a schema registry.")
 
-Registry = Annotated[
-    str, typer.Option("--registry", "-r", envvar="HEADRACE_REGISTRY", metavar="URL", help="Address of the registry.")
-]
 Subject = Annotated[str, typer.Argument(help="Name of the subject, for example orders-value.")]
 SchemaFile = Annotated[
     Path, typer.Argument(help="File with the schema: .avsc, .json, .proto or .xsd. '-' reads standard input.")
@@ -40,15 +38,14 @@ References = Annotated[
     list[str] | None,
     typer.Option("--reference", help="NAME=SUBJECT:VERSION of a schema that this one uses. Repeatable."),
 ]
-_LOCAL: Final = "http://127.0.0.1:8081"
 _INCOMPATIBLE: Final = 409  # as HTTP status
 
 
 @contextmanager
-def _asking(url: str) -> Iterator[RegistryClient]:
+def _asking(registry: str | None) -> Iterator[RegistryClient]:
     """Turns an error of the registry into one sentence."""
     try:
-        yield registry_client(url, client_security(None))
+        yield registry_client(registry_address(registry), client_security(None))
     except (RegistryError, ValueError) as error:
         raise Failed(str(error)) from error
 
@@ -57,7 +54,7 @@ def _asking(url: str) -> Iterator[RegistryClient]:
 def ls(
     prefix: Annotated[str, typer.Argument(help="Only subjects that begin so.")] = "",
     deleted: Annotated[bool, typer.Option(help="Show soft-deleted versions too.")] = False,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """List subjects with their type, versions, latest id and compatibility level.
@@ -91,7 +88,7 @@ def _level(client: RegistryClient, subject: str) -> str:
 def show_(
     subject: Subject,
     version: Annotated[str, typer.Option(help="A number, or latest.")] = "latest",
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show one version of a subject.
@@ -126,7 +123,7 @@ def register(
     type_: Type = None,
     references: References = None,
     normalize: Annotated[bool, typer.Option(help="Ignore the order of fields and properties.")] = False,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Register a schema as the next version of a subject. A schema that is there already keeps its version.
@@ -152,7 +149,7 @@ def check(
     type_: Type = None,
     references: References = None,
     version: Annotated[str | None, typer.Option(help="Check against this version only.")] = None,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Check whether a schema may become the next version. Exits with 1 if it may not, and says why.
@@ -207,7 +204,7 @@ def diff(
     subject: Subject,
     old: Annotated[str, typer.Argument(help="A version.")],
     new: Annotated[str, typer.Argument(help="Another version, or latest.")] = "latest",
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show what changed between two versions of a subject.
@@ -230,7 +227,7 @@ def delete(
     version: Annotated[str | None, typer.Option(help="One version instead of the whole subject.")] = None,
     permanent: Annotated[bool, typer.Option(help="Delete for good what is soft-deleted already.")] = False,
     yes: Yes = False,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Delete a subject or one of its versions. Ids stay readable until the deletion is permanent.
@@ -252,7 +249,7 @@ def delete(
 def compat(
     subject: Annotated[str | None, typer.Argument(help="A subject; without one, the global level.")] = None,
     level: Annotated[str | None, typer.Argument(help="NONE, BACKWARD, FORWARD, FULL, or one with _TRANSITIVE.")] = None,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show or set the compatibility level.
@@ -270,7 +267,7 @@ def compat(
 @app.command("export")
 def export_(
     file: Annotated[Path | None, typer.Argument(help="Where to write. Standard output without it.")] = None,
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
 ) -> None:
     """Write every version with its id as one JSON object a line.
 
@@ -289,7 +286,7 @@ def export_(
 @app.command("import")
 def import_(
     file: Annotated[Path, typer.Argument(help="A file that `headrace schemas export` wrote.")],
-    registry: Registry = _LOCAL,
+    registry: Registry = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Read exported versions into an empty registry. Ids and versions stay the same.

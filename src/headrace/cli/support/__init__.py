@@ -3,6 +3,7 @@
 `connection`           the address of the cluster, and the client of a command
 `client_settings`      TLS and SASL settings from `--command-config`
 `contexts`             named clusters in the configuration file of the user
+`registry_address`     the schema registry of a command
 `http_service`         options of the commands that start an HTTP service
 `kafka_client`         types of confluent-kafka's objects
 `output`               tables for people; JSON or YAML documents for programs

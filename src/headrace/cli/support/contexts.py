@@ -9,7 +9,7 @@ from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.client import contexts
 from headrace.client.contexts import Contexts, save
 
-__all__ = ["Contexts", "address_of", "command_config_of", "load", "save"]
+__all__ = ["Contexts", "address_of", "command_config_of", "load", "registry_of", "save"]
 
 
 @contextmanager
@@ -30,6 +30,12 @@ def command_config_of(given: str | None) -> str | None:
     """The client settings file of the context that the user named, or of the current context."""
     with _printed():
         return contexts.command_config_of(given)
+
+
+def registry_of(given: str | None) -> str | None:
+    """The schema registry of the context that the user named, or of the current context."""
+    with _printed():
+        return contexts.registry_of(given)
 
 
 def address_of(given: str | None) -> str:
