@@ -2,7 +2,8 @@
 
 A run decodes JSON and writes with the ledger: one `--once` run in a warm session on two cores. The database runs on the
 same two cores, with `fsync` on. The rows about `--lite` are one process each: from its start until it has read the
-checkpoint and says so, and its resident memory after it has copied the topic.
+checkpoint and says so, and its resident memory after it has copied the topic. `pipeline test` is the whole command with
+the example of a template: a start of Spark and of a broker, and one test.
 """
 
 from __future__ import annotations
@@ -34,14 +35,20 @@ ROWS = {
     "lite start": Row("--lite: ready after", "s", higher_is_better=False),
     "lite memory": Row("--lite: memory, columns only", "MB", higher_is_better=False),
     "lite sql memory": Row("--lite: memory, with an expression in DuckDB", "MB", higher_is_better=False),
+    "test": Row("headrace pipeline test, one test", "s", higher_is_better=False),
 }
-PARTS = ("insert", "update", "append", "delta", "lite")
+PARTS = ("insert", "update", "append", "delta", "lite", "test")
 _COUNT = 200_000
 _PER_BATCH = 50_000
 
 
 def run(directory: Path, rounds: int = 3, parts: Collection[str] = PARTS) -> list[Row]:
-    on_spark = [part for part in parts if part != "lite"]
+    if "test" in parts:
+        for number in range(rounds):
+            ROWS["test"].add("headrace", _pipeline_test(directory / f"orders{number}"))
+    on_spark = [part for part in parts if part not in ("lite", "test")]
+    if not on_spark and "lite" not in parts:
+        return [ROWS["test"]]
     with Headrace(directory / "headrace") as server:
         _fill(server.bootstrap, "orders")
         if "lite" in parts:
@@ -60,6 +67,14 @@ def _on_spark(bootstrap: str, directory: Path, rounds: int, parts: Collection[st
                 _round(spark, bootstrap, url, directory, number, parts, warm_up=number == 0)
     finally:
         spark.stop()
+
+
+def _pipeline_test(directory: Path) -> float:
+    program = [sys.executable, "-m", "headrace.cli", "pipeline"]
+    subprocess.run([*program, "init", str(directory), "--template", "json"], check=True, capture_output=True)
+    began = time.perf_counter()
+    subprocess.run([*program, "test", str(directory)], check=True, capture_output=True)
+    return time.perf_counter() - began
 
 
 def _lite(bootstrap: str, directory: Path, number: int) -> None:

@@ -22,6 +22,7 @@ from headrace.tables.library import sql
 from headrace.tables.relations.topic_ranges import whole_topic
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
 from headrace.tables.relations.topic_scan import read_range
+from headrace.tables.sql_prompt import Completer
 from headrace.tables.sql_session import SqlSession
 from headrace.tables.table_logs import layout_of, log_of
 from headrace.tables.typed_rows import TypedRows
@@ -72,6 +73,21 @@ def test_columns_of_the_schema(brokers: Brokers, url: str) -> None:
         assert last == [{"id": None, "_offset": 20}, {"id": 19, "_offset": 19}]
     found = sql(f"SELECT id FROM {topic} WHERE _offset < 2 ORDER BY _offset", bootstrap=brokers.bootstrap, registry=url)
     assert found.polars()["id"].to_list() == [0, 1]
+
+
+def test_the_prompt_completes_topics_and_their_columns(brokers: Brokers, url: str) -> None:
+    topic, plain = brokers.topic(1), brokers.topic(1)
+    send(brokers, url, topic, range(1))
+    with SqlSession(brokers.cluster, registry=url) as session:
+        completer = Completer(session)
+        assert completer.completions("SELECT * FROM ", topic) == [topic]
+        assert completer.completions("SELECT ", "off") == ['"offset"']
+        assert completer.completions("SELECT ", "lin") == []
+        assert completer.completions(f"SELECT count(*) FROM {topic}\nWHERE ", "LIN") == ["lines"]
+        assert completer.completions(f"SELECT count(*) FROM {plain} WHERE ", "lin") == []
+        assert completer.completions(f"SELECT count(*) FROM {topic}.", "l") == ["live", "lines"]
+        # The columns of earlier statements.
+        assert completer.completions("SELECT ", "lin") == ["lines"]
 
 
 def test_a_table_of_a_topic_without_the_asked_schema_is_refused(brokers: Brokers, url: str, tmp_path: Path) -> None:

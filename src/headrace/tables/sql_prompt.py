@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from headrace.tables.sql_session import SqlSession
+from headrace.tables.sql_session import HISTORY, LIVE, SqlSession
 
 _WORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "LIMIT", "DESC", "JOIN", "USING", "HAVING", "WITH", "AS",
@@ -25,16 +25,43 @@ def history_file() -> Path:
     return Path(state) / "headrace" / "sql_history"
 
 
-def completions(session: SqlSession, text: str) -> list[str]:
-    """What may follow at the prompt in place of the word `text`."""
-    names = [name if re.fullmatch(r"[A-Za-z_]\w*", name) else f'"{name}"' for name in session.topic_names()]
-    columns = ['"offset"' if name == "offset" else name for name in session.columns]
-    lower = text.lower().lstrip('"')
-    return [name for name in (*names, *columns, *_WORDS) if name.lower().lstrip('"').startswith(lower)]
+class Completer:
+    """What may stand in place of a word: topics, columns of the topics that the statement names, and words of SQL."""
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+        # Columns of a topic. Its schema may come from a registry, which is not asked for every key press.
+        self._columns: dict[str, list[str]] = {}
+
+    def completions(self, statement: str, word: str) -> list[str]:
+        """`statement` is its text up to the word."""
+        topics = self._session.topic_names()
+        words = set(re.findall(r"[\w.-]*[\w-]", statement.lower()))
+        # `orders.live` and `o.id` are a relation and a part of it; a name of a topic may also have dots.
+        words |= {word.rpartition(".")[0] for word in words}
+        named = [name for name in topics if name.lower() in words]
+        columns = [column for name in named for column in self._columns_of(name)]
+        if not named:  # before FROM: columns of the statements so far
+            columns = [*self._session.columns, *(column for of in self._columns.values() for column in of)]
+        after_dot = statement.endswith(".")
+        names = (LIVE, HISTORY) if after_dot else map(_quoted_if_needed, topics)
+        found = (*names, *map(_quoted_if_needed, columns), *(() if after_dot else _WORDS))
+        begin = word.lower().lstrip('"')
+        return [name for name in dict.fromkeys(found) if name.lower().lstrip('"').startswith(begin)]
+
+    def _columns_of(self, topic: str) -> list[str]:
+        if topic not in self._columns:
+            self._columns[topic] = self._session.columns_of(topic)
+        return self._columns[topic]
 
 
-def _install(session: SqlSession) -> Callable[[], None]:
-    """Sets up the line editor. Returns the function that saves the history."""
+def _quoted_if_needed(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and name != "offset" else f'"{name}"'
+
+
+def _install(session: SqlSession, lines_before: Callable[[], str]) -> Callable[[], None]:
+    """Sets up the line editor. Returns the function that saves the history. `lines_before`: the lines of the statement
+    before the one that the user edits."""
     try:
         import readline
     except ImportError:  # some builds of Python lack it: the prompt works without history
@@ -42,9 +69,11 @@ def _install(session: SqlSession) -> Callable[[], None]:
     file = history_file()
     if file.exists():
         readline.read_history_file(file)
+    completer = Completer(session)
 
-    def complete(text: str, number: int) -> str | None:
-        return dict(enumerate(completions(session, text))).get(number)
+    def complete(word: str, number: int) -> str | None:
+        statement = f"{lines_before()}\n{readline.get_line_buffer()[: readline.get_begidx()]}"
+        return dict(enumerate(completer.completions(statement, word))).get(number)
 
     readline.set_completer(complete)
     readline.set_completer_delims(" \t\n,()=<>;.")
@@ -60,9 +89,9 @@ def _install(session: SqlSession) -> Callable[[], None]:
 
 def prompt(session: SqlSession, run: Callable[[str], None], say: Callable[[str], None]) -> None:
     """Reads statements until the user leaves. `run` executes one text of statements and reports its errors."""
-    save = _install(session)
-    say(f"headrace sql on {session.cluster.bootstrap}: \\? for help")
     text = ""
+    save = _install(session, lambda: text)
+    say(f"headrace sql on {session.cluster.bootstrap}: \\? for help")
     try:
         while True:
             try:

@@ -167,6 +167,12 @@ class SqlSession:
     def columns(self) -> list[str]:
         return list(self._schema.names)
 
+    def columns_of(self, topic: str) -> list[str]:
+        """The columns of a topic and of its table."""
+        definition = next((item for item in Definitions(self._tables) if item.table.topic == topic), None)
+        relations = self._relations(topic, definition).values()
+        return list(dict.fromkeys(name for relation in relations for name in relation.schema.names))
+
     def explained(self, statement: str, first_line: int = 1) -> _Explained:
         return _Explained(self, statement, first_line)
 

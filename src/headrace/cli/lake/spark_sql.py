@@ -37,12 +37,13 @@ class SparkSqlSettings:
 
 def run_on_spark(text: str, settings: SparkSqlSettings) -> None:
     from headrace.pipelines.brokers import as_options
+    from headrace.pipelines.flows.sql_statements import statements_in
     from headrace.pipelines.session import spark_session
     from headrace.tables.spark_sql.relations import SparkRelations
     from headrace.tables.spark_sql.saved_pipeline import SavedPipeline, is_create_pipeline
     from headrace.tables.spark_sql.statements import SparkStatement
 
-    statements = [part for part in text.split(";\n") if part.strip().strip(";")]
+    statements = list(statements_in(text))
     if settings.follow and len(statements) != 1:
         from headrace.tables.sql_errors import SqlError
 
@@ -59,12 +60,12 @@ def run_on_spark(text: str, settings: SparkSqlSettings) -> None:
             settings.watermark,
             streaming=settings.follow,
         )
-        for part in statements:
+        for line, part in statements:
             if is_create_pipeline(part):
                 saved = SavedPipeline.parse(part).write(Path(), settings.address, settings.registry, settings.watermark)
                 say(f"saved in {saved}; run it with: headrace pipeline run {saved}")
                 continue
-            statement = SparkStatement(relations, part.strip().rstrip(";"))
+            statement = SparkStatement(relations, part, line)
             if settings.follow:
                 _follow(statement, settings.form)
             else:

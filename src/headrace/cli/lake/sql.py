@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from headrace.client.server_kind import require_broker
 
 if TYPE_CHECKING:
     from headrace.tables.sql_results import ResultFormat
-    from headrace.tables.sql_session import SqlSession
+    from headrace.tables.sql_session import Answer, SqlSession
 
 app = typer.Typer(help="SQL over topics.")
 
@@ -68,7 +69,7 @@ def sql(
         from headrace.client.blocking.client import parse_addresses
         from headrace.client.security import ClientSecurity
         from headrace.pipelines.options import Cluster
-        from headrace.tables.spark_sql.saved_pipeline import SavedPipeline, is_create_pipeline
+        from headrace.tables.spark_sql.saved_pipeline import SavedPipeline
         from headrace.tables.sql_session import SqlSession
 
         chosen = security or ClientSecurity()
@@ -79,19 +80,20 @@ def sql(
             settings = SparkSqlSettings(address, bootstrap, tables, registry, form, follow, start, watermark, master)
             run_on_spark(text, settings)
             return
-        if command is not None and is_create_pipeline(command):
-            saved = SavedPipeline.parse(command).write(Path(), address, registry, watermark)
+
+        def save(statement: str) -> None:
+            saved = SavedPipeline.parse(statement).write(Path(), address, registry, watermark)
             say(f"saved in {saved}; run it with: headrace pipeline run {saved}")
-            return
+
         with SqlSession(cluster, binary=binary, tables=tables, registry=registry) as session:
             if command is not None:
-                _run(session, command, form)
+                _run(session, command, form, save)
             elif file is not None:
-                _run(session, file.read_text(), form)
+                _run(session, file.read_text(), form, save)
             elif sys.stdin.isatty():
-                _converse(session, form)
+                _converse(session, form, save)
             else:
-                _run(session, sys.stdin.read(), form)
+                _run(session, sys.stdin.read(), form, save)
 
 
 def _format(text: str) -> ResultFormat:
@@ -106,29 +108,40 @@ def _format(text: str) -> ResultFormat:
     return form
 
 
-def _run(session: SqlSession, text: str, form: ResultFormat) -> None:
+def _run(session: SqlSession, text: str, form: ResultFormat, save: Callable[[str], None]) -> None:
+    from headrace.pipelines.flows.sql_statements import statements_in
+    from headrace.tables.spark_sql.saved_pipeline import is_create_pipeline, may_create_pipeline
+
+    # DuckDB splits its own dialect best, so a text is split here only if one statement is not of DuckDB.
+    for first_line, part in statements_in(text) if may_create_pipeline(text) else [(1, text)]:
+        if is_create_pipeline(part):
+            save(part)
+            continue
+        for statement, line in session.statements(part):
+            _print(session.query(statement, first_line + line - 1), form)
+
+
+def _print(answer: Answer | None, form: ResultFormat) -> None:
     from headrace.tables.sql_results import ResultFormat, plain_rows, write
 
-    for statement, line in session.statements(text):
-        answer = session.query(statement, line)
-        if answer is None:
-            continue
-        schema, batches = answer.stream()
-        if form is ResultFormat.TABLE:
-            show(list(plain_rows(batches)), Format.TABLE, empty="no rows")
-        else:
-            sys.stdout.flush()
-            write(form, schema, batches, sys.stdout.buffer)
+    if answer is None:
+        return
+    schema, batches = answer.stream()
+    if form is ResultFormat.TABLE:
+        show(list(plain_rows(batches)), Format.TABLE, empty="no rows")
+    else:
+        sys.stdout.flush()
+        write(form, schema, batches, sys.stdout.buffer)
 
 
-def _converse(session: SqlSession, form: ResultFormat) -> None:
+def _converse(session: SqlSession, form: ResultFormat, save: Callable[[str], None]) -> None:
     from headrace.kernel.errors import Fault
     from headrace.pipelines.errors import PipelineError
     from headrace.tables.sql_prompt import prompt
 
     def run(text: str) -> None:
         try:
-            _run(session, text, form)
+            _run(session, text, form, save)
         except (PipelineError, Fault) as error:
             say(str(error))
         except KeyboardInterrupt:

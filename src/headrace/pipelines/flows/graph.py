@@ -1,9 +1,9 @@
 """A pipeline's definitions, loaded into a graph of outputs and flows.
 
 PySpark's decorators (`@dp.table`, `@dp.temporary_view`, `dp.create_sink`, `@dp.append_flow` …) pass plain dataclasses
-to the active registry, here `PipelineGraph`. This module splits SQL files into statements and makes the same
-dataclasses from them. `resolve` then calls the functions of the flows. If a function needs a view or table that does
-not exist yet, `resolve` calls it again after the others.
+to the active registry, here `PipelineGraph`. This module makes the same dataclasses from the statements of SQL files.
+`resolve` then calls the functions of the flows. If a function needs a view or table that does not exist yet, `resolve`
+calls it again after the others.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.failure_reasons import failure_reason, user_place
 from headrace.pipelines.flows.dead_letter_headers import DEAD_LETTERS
 from headrace.pipelines.flows.spec import PipelineSpec
+from headrace.pipelines.flows.sql_statements import statements_in, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,8 +106,9 @@ class PipelineGraph(GraphElementRegistry):  # type: ignore[misc]
         self.auto_cdc[name] = flow
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
-        for line, statement in split_statements(sql_text):
-            self._register_statement(statement, SourceCodeLocation(filename=str(file_path), line_number=line))
+        for line, statement in statements_in(sql_text):
+            at = SourceCodeLocation(filename=str(file_path), line_number=line)
+            self._register_statement(without_comments(statement).strip(), at)
 
     def _register_statement(self, statement: str, at: SourceCodeLocation) -> None:
         if match := _FLOW.match(statement):
@@ -229,24 +231,6 @@ def _bare(name: str) -> str:
     return name.replace("`", "")
 
 
-def split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """(line, statement) for each statement of a SQL file. Semicolons in strings and comments do not end a statement."""
-    token = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|;", re.DOTALL)
-    begin, kept, line = 0, "", 1
-    for match in token.finditer(text):
-        kept += text[begin : match.start()]
-        begin = match.end()
-        if match[0] == ";":
-            if kept.strip():
-                yield line, kept.strip()
-            kept, line = "", text.count("\n", 0, begin) + 1
-        elif not match[0].startswith(("--", "/*")):
-            kept += match[0]
-    kept += text[begin:]
-    if kept.strip():
-        yield line, kept.strip()
-
-
 @contextmanager
 def _inside(directory: Path) -> Iterator[None]:
     """Lets definition files use paths relative to their pipeline and import modules next to them."""
@@ -344,5 +328,4 @@ __all__ = [
     "Sink",
     "Table",
     "load_graph",
-    "split_statements",
 ]

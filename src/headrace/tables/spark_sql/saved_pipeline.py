@@ -14,9 +14,10 @@ from typing import Final
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.sql_errors import SqlError
 
-_BEGINS: Final = re.compile(r"\s*CREATE\s+PIPELINE\b", re.IGNORECASE)
+_COMMENTS: Final = r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*"
+_BEGINS: Final = re.compile(_COMMENTS + r"CREATE\s+PIPELINE\b", re.IGNORECASE | re.DOTALL)
 _WHOLE: Final = re.compile(
-    r'\s*CREATE\s+PIPELINE\s+("?)(?P<name>[\w.-]+)\1\s+AS\s+(?P<query>(?:SELECT|WITH)\b.*?);?\s*\Z',
+    _COMMENTS + r'CREATE\s+PIPELINE\s+("?)(?P<name>[\w.-]+)\1\s+AS\s+(?P<query>(?:SELECT|WITH)\b.*?);?\s*\Z',
     re.IGNORECASE | re.DOTALL,
 )
 _SPEC: Final = """# Run with: headrace pipeline run {name}
@@ -47,6 +48,11 @@ def rows() -> DataFrame:
     """The value of a record is the row as JSON; the column "key" is its key."""
     return as_records(streamed(spark, STATEMENT{settings}))
 '''
+
+
+def may_create_pipeline(text: str) -> bool:
+    """Whether one of the statements of a text may be CREATE PIPELINE, which the embedded engine does not know."""
+    return re.search(r"\bCREATE\s+PIPELINE\b", text, re.IGNORECASE) is not None
 
 
 def is_create_pipeline(statement: str) -> bool:

@@ -52,8 +52,10 @@ def sentence_of(error: Exception, statement: str) -> SqlError:
 
 
 class SparkStatement:
-    def __init__(self, relations: SparkRelations, statement: str) -> None:
-        self._relations, self._statement = relations, statement
+    """One statement. Its first line in the text of the user is for errors."""
+
+    def __init__(self, relations: SparkRelations, statement: str, first_line: int = 1) -> None:
+        self._relations, self._statement = relations, "\n" * (first_line - 1) + statement
 
     def _frame(self) -> DataFrame:
         spark = self._relations.spark

@@ -13,9 +13,9 @@ from headrace.demos.wordcount.demo import count_words
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.flows.flow_names import check_removed_flows, forget, rename, store_flows
-from headrace.pipelines.flows.graph import split_statements
 from headrace.pipelines.flows.reset import moved_to, parse_when, reset
 from headrace.pipelines.flows.spec import PipelineSpec, load_spec
+from headrace.pipelines.flows.sql_statements import statements_in, without_comments
 from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.pipelines.spark.plan_guard import (
     FILE_NAME,
@@ -64,7 +64,8 @@ def test_storage_may_be_relative_or_a_uri(tmp_path: Path) -> None:
 
 def test_statements_end_at_semicolons_outside_strings_and_comments() -> None:
     text = "-- a; b\nSELECT ';' AS `x;y` /* ; */;\n\nSELECT \"it''s;\";  "
-    assert list(split_statements(text)) == [(1, "SELECT ';' AS `x;y`"), (2, "SELECT \"it''s;\"")]
+    assert list(statements_in(text)) == [(1, "-- a; b\nSELECT ';' AS `x;y` /* ; */"), (4, "SELECT \"it''s;\"")]
+    assert without_comments("SELECT '--' -- a; b\n, 1 /* ; */") == "SELECT '--' \n, 1 "
 
 
 def checkpoint_at(folder: Path) -> Checkpoint:
