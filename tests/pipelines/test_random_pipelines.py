@@ -208,7 +208,8 @@ def killed_run(case: Case) -> None:
     with (case.folder / "driver.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
-        wait_for(lambda: begun() >= wanted or process.poll() is not None, "batches", poll=0.02)
+        # A start of Spark takes minutes on a busy machine.
+        wait_for(lambda: begun() >= wanted or process.poll() is not None, "batches", poll=0.02, within=300)
         time.sleep(case.chance.uniform(0, 0.5))
     finally:
         if process.poll() is None:
@@ -238,6 +239,7 @@ def check(case: Case, spark: Any, interrupt: Callable[[], None]) -> None:
     assert values_of(case.headrace, f"{case.topic}.dlq") == Counter(letters)
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not _SEEDS, reason="many pipelines (HEADRACE_EFFORT=long)")
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_random_connector_equals_a_model(spark: Any, headrace: Cluster, tmp_path: Path, seed: int) -> None:
@@ -245,6 +247,7 @@ def test_random_connector_equals_a_model(spark: Any, headrace: Cluster, tmp_path
     check(case, spark, lambda: run(case, spark, case.chance.uniform(0.5, 4)))
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(not _KILLED_SEEDS, reason="several starts of Spark (HEADRACE_EFFORT=long)")
 @pytest.mark.parametrize("seed", _KILLED_SEEDS)
 def test_random_connector_whose_driver_is_killed_equals_a_model(
