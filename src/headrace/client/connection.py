@@ -15,16 +15,18 @@ import asyncio
 import socket
 import struct
 from collections import deque
-from typing import Final, TypedDict, cast
+from typing import TYPE_CHECKING, Final, TypedDict, cast
 
 from headrace import __version__
 from headrace.client.errors import NoAnswer, Unreachable, Unsupported
 from headrace.client.login import encryption, log_in
-from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble
 from headrace.wire import codec
 from headrace.wire.apis import ApiKey, api_name
 from headrace.wire.entities import Body, Entity
+
+if TYPE_CHECKING:
+    from headrace.client.security import ClientSecurity
 
 _LENGTH: Final = struct.Struct(">i")
 # By default the client uses the highest version that kio supports; these APIs have a lower limit.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.sasl.mechanism import Denied
 from headrace.wire.apis import ApiKey
 from headrace.wire.codec import millis
 from headrace.wire.entities import Body, Entity
+
+if TYPE_CHECKING:
+    from headrace.client.security import ClientSecurity
 
 # Sends a request of this API and version. Returns kio's entity of the answer.
 Ask = Callable[[ApiKey, int, Body], Awaitable[Entity]]

@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.login import encryption, log_in
-from headrace.client.security import ClientSecurity
 from headrace.client.server_kind import connect_trouble
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.isolation import READ_UNCOMMITTED
@@ -33,6 +32,9 @@ from headrace.wire.replica_fetch import (
     encode_replica_fetch,
     read_fetch_answer,
 )
+
+if TYPE_CHECKING:
+    from headrace.client.security import ClientSecurity
 
 _LIST_OFFSETS_VERSION: Final = 9
 _EARLIEST: Final = -2

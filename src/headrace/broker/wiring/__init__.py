@@ -4,6 +4,7 @@
 `context`              the interface of a broker for its coordinators
 `coordinators`         the coordinators of transactions, groups and share groups
 `shares`               share groups: the share partitions of this broker and their durable state
+`logins`               which of the next four a broker needs
 `inter_broker`         how this broker authenticates to other brokers
 `listener_logins`      mechanisms and users of the SASL listeners
 `plain_users`          the users of PLAIN, from the configuration and from a file

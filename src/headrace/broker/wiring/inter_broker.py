@@ -10,19 +10,16 @@ from headrace.broker.wiring.listener_logins import login_module
 from headrace.broker.wiring.token_checks import ALLOWED_URLS, check_allowed
 from headrace.client.bearer_tokens import BearerTokens
 from headrace.client.security import ClientSecurity
-from headrace.config import BrokerConfig, ConfigError, Listeners
+from headrace.config import BrokerConfig, ConfigError
 from headrace.config.listener_security import ListenerSecurity, listener_security
 from headrace.security.sasl import oauthbearer
 from headrace.security.sasl.client_login import CLIENT_MECHANISMS
 from headrace.security.sasl.token_source import TOKEN_URL, BadTokenSource, token_source
 
 
-def inter_broker_security(config: BrokerConfig, listeners: Listeners) -> ClientSecurity | None:
-    """None if brokers connect in plain text. Raises ConfigError."""
-    listener = listeners.advertised_for(listeners.inter_broker)
-    if listener.protocol == "PLAINTEXT" or config.stands_alone:
-        return None
-    security = listener_security(config, listener.name)
+def inter_broker_security(config: BrokerConfig, listener: str) -> ClientSecurity:
+    """`listener` is the listener of the brokers. Raises ConfigError."""
+    security = listener_security(config, listener)
     mechanism = username = password = ""
     bearer = None
     if security.uses_sasl:

@@ -15,8 +15,7 @@ from headrace.broker.wiring.context import CoordinatorContext
 from headrace.broker.wiring.coordinators import Coordinators
 from headrace.broker.wiring.data_handlers import data_handlers
 from headrace.broker.wiring.group_handlers import group_handlers
-from headrace.broker.wiring.inter_broker import inter_broker_security
-from headrace.broker.wiring.listener_logins import ScramUsers, listener_logins
+from headrace.broker.wiring.logins import login_to_brokers, logins_of_clients
 from headrace.broker.wiring.share_handlers import share_handlers
 from headrace.broker.wiring.telemetry_handlers import telemetry_handlers
 from headrace.broker.wiring.transaction_handlers import transaction_handlers
@@ -112,7 +111,7 @@ def wire(
     inter_broker = listeners.inter_broker
     # Every append checks the lease, so this calls the store directly.
     lease_held = member.membership.lease_held
-    security = inter_broker_security(config(), listeners)
+    security = login_to_brokers(config(), listeners)
     reach = ControllerChannel(member.store, member.broker_id, partial(Connection.open, security=security))
     gateway = ControllerGateway(
         member.controller, view, inter_broker, lambda: (member.broker_id, member.epoch), reach.open
@@ -184,8 +183,7 @@ def wire(
     ):
         table.add(handler)
     metrics = RequestMetrics()
-    users = ScramUsers(view, config().delegation_token_secret_key or config().delegation_token_master_key, clock)
-    logins = Logins(table, listener_logins(config(), listeners, users, users.find_token, clock), clock)
+    logins = Logins(table, logins_of_clients(config(), listeners, view, clock), clock)
     dispatcher = Dispatcher(table, metrics, metering, ReplicaOnly(listeners.brokers_own), authorization, logins, clock)
     return Parts(
         dispatcher,
