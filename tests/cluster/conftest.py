@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.faults import NO_NETWORK
 from tests.support.cluster import RunningCluster
 from tests.support.names import unique
+from tests.support.network import Network
 from tests.support.start_states import Templates
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -20,6 +22,15 @@ def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
     cluster.create_topic(name)
     cluster.wait_in_sync(name)
     return name
+
+
+@pytest.fixture
+def net(cluster: RunningCluster) -> Iterator[Network]:
+    """The links between the brokers."""
+    if cluster.network is None:
+        pytest.skip(str(NO_NETWORK))
+    yield cluster.network
+    cluster.network.mend()
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,34 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from headrace.testing.chaos.history import check
 from tests.cluster.load import Load
+from tests.support import network
 from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster
-from tests.support.network import STORE
+from tests.support.network import STORE, Network
+from tests.support.secured_cluster import SecuredCluster
+from tests.support.unit_cluster import IS_UNIT, UnitCluster
 
+IS_SECURED: Final = bool(os.environ.get("SECURED"))
+NO_NETWORK: Final = "a unit is on one host: it has no link to cut" if IS_UNIT else network.why_not()
 MIN_ACKED = 300
 # Limit for one load. Client deadlocks are rare, so more of them would point to another cause.
 MAX_DEADLOCKED = 5
+
+
+def fault_cluster(
+    directory: Path,
+    *,
+    links: Network | None = None,
+    settings: Mapping[str, str] | None = None,
+    own: Callable[[int], Mapping[str, str]] = lambda _: {},
+) -> RunningCluster:
+    """Three brokers with ZooKeeper, or with UNIT=1 a unit of three processes, or with SECURED=1 brokers with TLS, SCRAM
+    and ACLs."""
+    if IS_UNIT:
+        return UnitCluster(directory, settings=settings)
+    if IS_SECURED:
+        return SecuredCluster(directory, network=links)
+    return RunningCluster(directory, network=links, settings=settings, own=own)
 
 
 def conclude(cluster: RunningCluster, *given: Load, topic: str) -> None:
@@ -101,12 +123,7 @@ def flip_newest_segments(data_dir: Path, topic: str) -> None:
 
 
 def kill_all(cluster: RunningCluster, *_: object) -> None:
-    """Sends SIGKILL to all before it waits for any."""
-    for broker in cluster.brokers.values():
-        if broker.process is not None:
-            broker.process.kill()
-    for broker in cluster.brokers.values():
-        broker.kill()
+    cluster.kill_all()
 
 
 def kill_leader(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
@@ -142,10 +159,10 @@ def freeze(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
     time.sleep(chance.uniform(0.5, cluster.session_timeout_s + 3))
 
 
-def stop_zookeeper(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
-    cluster.zookeeper.kill()
+def stop_store(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
+    cluster.kill_store()
     time.sleep(chance.uniform(0, cluster.session_timeout_s + 2))
-    cluster.zookeeper.start()
+    cluster.start_store()
 
 
 def restart_one(cluster: RunningCluster, topic: str, chance: random.Random) -> None:
@@ -191,7 +208,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
     kill_all,
     kill_two_leaders,
     freeze,
-    stop_zookeeper,
+    stop_store,
     restart_one,
     lose_tail,
     *CUTS,

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
     NewPartitions,
 )
 
-from tests.cluster.faults import conclude, controller_of
+from tests.cluster.faults import conclude, controller_of, fault_cluster
 from tests.cluster.load import Load, client_load
 from tests.support import zookeeper
 from tests.support.clock import wait_for
@@ -41,7 +41,7 @@ only_long = pytest.mark.skipif(not is_long(), reason="long: make chaos")
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
+    with fault_cluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
 
 
@@ -167,9 +167,7 @@ def test_leader_and_coordinator_killed_together_during_a_transaction(cluster: Ru
     assert coordinator_first.flush(60) == 0
     leader = next((info.leader for info in cluster.metadata(topic).values() if info.leader != coordinator), coordinator)
     for number in {coordinator, leader}:
-        process = cluster.brokers[number].process
-        assert process is not None
-        process.kill()
+        cluster.brokers[number].kill_at_once()
     for number in {coordinator, leader}:
         cluster.brokers[number].kill()
     healer = threading.Timer(4, cluster.heal)

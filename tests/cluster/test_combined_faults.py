@@ -1,6 +1,7 @@
 """Faults combined with changes, and faults combined with other faults.
 
 The brokers run in network namespaces, so that tests can cut the links between them. Runs only in `make chaos`.
+With UNIT=1 they are the processes of a unit.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from confluent_kafka.admin import OffsetSpec
 
 from headrace.testing.chaos.history import Place, Value
 from tests.cluster import faults
-from tests.cluster.faults import conclude, set_config
+from tests.cluster.faults import NO_NETWORK, conclude, fault_cluster, set_config
 from tests.cluster.load import Load, client_load
-from tests.support import network, zookeeper
+from tests.support import zookeeper
 from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.network import Network
+from tests.support.unit_cluster import IS_UNIT
 
-NO_NETWORK = network.why_not()
 pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(300),
     pytest.mark.needs("ip", "nft"),
     pytest.mark.skipif(not is_long(), reason="long: make chaos"),
-    pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK)),
+    pytest.mark.skipif(NO_NETWORK is not None and not IS_UNIT, reason=str(NO_NETWORK)),
     pytest.mark.skipif(
         not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
     ),
@@ -49,19 +50,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         "log.cleaner.backoff.ms": "500",
     }
     with ExitStack() as stack:
-        built = stack.enter_context(Network(brokers=3))
+        built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
         yield stack.enter_context(
-            RunningCluster(
-                directory, network=built, settings=settings, own=lambda number: {"broker.rack": RACKS[number]}
-            )
+            fault_cluster(directory, links=built, settings=settings, own=lambda number: {"broker.rack": RACKS[number]})
         )
-
-
-@pytest.fixture
-def net(cluster: RunningCluster) -> Iterator[Network]:
-    assert cluster.network is not None
-    yield cluster.network
-    cluster.network.mend()
 
 
 def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetSpec) -> dict[int, int]:
@@ -201,6 +193,7 @@ def test_followers_replicate_batches_larger_than_their_fetch_limit(cluster: Runn
 # ---- consumers
 
 
+@pytest.mark.skipif(IS_UNIT, reason="a unit is one rack")
 def test_consumers_in_another_rack_read_correctly_while_leaders_die(
     cluster: RunningCluster, net: Network, topic: str
 ) -> None:

@@ -2,6 +2,7 @@
 reconfigured.
 
 The brokers run in network namespaces, so that tests can cut the links between them. Runs only in `make chaos`.
+With UNIT=1 they are the processes of a unit.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.cluster import faults
-from tests.cluster.faults import conclude, controller_of, set_config
+from tests.cluster.faults import NO_NETWORK, conclude, controller_of, fault_cluster, set_config
 from tests.cluster.load import JavaLoad, Load, client_load
 from tests.cluster.test_changes_under_faults import reassign, replicas_of
 from tests.cluster.test_transactions_across_brokers import transaction_partition
-from tests.support import network, zookeeper
+from tests.support import zookeeper
 from tests.support.clock import wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.network import Network
 from tests.support.transaction_load import TransactionLoad
 from tests.support.transactions import read_all
+from tests.support.unit_cluster import IS_UNIT
 
-NO_NETWORK = network.why_not()
 pytestmark = [
     pytest.mark.chaos,
     pytest.mark.timeout(300),
     pytest.mark.needs("ip", "nft"),
     pytest.mark.skipif(not is_long(), reason="long: make chaos"),
-    pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK)),
+    pytest.mark.skipif(NO_NETWORK is not None and not IS_UNIT, reason=str(NO_NETWORK)),
     pytest.mark.skipif(
         not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
     ),
@@ -45,15 +46,8 @@ pytestmark = [
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
-        built = stack.enter_context(Network(brokers=3))
-        yield stack.enter_context(RunningCluster(directory, network=built))
-
-
-@pytest.fixture
-def net(cluster: RunningCluster) -> Iterator[Network]:
-    assert cluster.network is not None
-    yield cluster.network
-    cluster.network.mend()
+        built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
+        yield stack.enter_context(fault_cluster(directory, links=built))
 
 
 def test_a_frozen_controller_resumes_after_another_was_elected(cluster: RunningCluster, topic: str) -> None:

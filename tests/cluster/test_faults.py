@@ -4,7 +4,7 @@ The test records every send, acknowledgement and read. Afterwards the counts of 
 vanished and undelivered records must be zero, and the replicas must be byte-for-byte equal. A run with too few
 acknowledgements is void. If network namespaces are available, each broker has one, and the test cuts links by dropping
 their packets. One broker has a small disk that the test can fill. With SECURED=1 brokers and clients use TLS, SCRAM and
-ACLs.
+ACLs. With UNIT=1 the brokers are the processes of a unit (`headrace start --cores 3`), and the store is its supervisor.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from contextlib import ExitStack
 import pytest
 
 from tests.cluster import faults
-from tests.cluster.faults import conclude, controller_of
+from tests.cluster.faults import IS_SECURED, NO_NETWORK, conclude, controller_of, fault_cluster
 from tests.cluster.load import JavaLoad, Load, client_load
 from tests.support import network, small_disk, zookeeper
 from tests.support.clock import Stopwatch, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.effort import is_long
 from tests.support.network import STORE, Network
-from tests.support.secured_cluster import SecuredCluster
 from tests.support.small_disk import SmallDisk
 
 CHAOS_S = 60 * float(os.environ.get("MINUTES") or (5 if is_long() else 0.3))
 SEED = int(os.environ.get("CHAOS_SEED") or 1)
-IS_SECURED = bool(os.environ.get("SECURED"))
 SMALL = 3  # the broker with the small disk
 WAYS = ["both", "unheard", "deaf"]  # unheard: its packets do not arrive; deaf: it gets none
 
@@ -41,7 +39,6 @@ pytestmark = [
         not zookeeper.available(), reason="needs Java and ZooKeeper's jars (pip install headrace[spark])"
     ),
 ]
-NO_NETWORK = network.why_not()
 NO_DISK = small_disk.why_not()
 needs_network = pytest.mark.skipif(NO_NETWORK is not None, reason=str(NO_NETWORK))
 needs_disk = pytest.mark.skipif(NO_DISK is not None, reason=str(NO_DISK))
@@ -52,17 +49,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
     directory = tmp_path_factory.mktemp("cluster")
     with ExitStack() as stack:
         built = stack.enter_context(Network(brokers=3)) if NO_NETWORK is None else None
-        running = (SecuredCluster if IS_SECURED else RunningCluster)(directory, network=built)
+        running = fault_cluster(directory, links=built)
         if NO_DISK is None:
             stack.enter_context(SmallDisk(running.data_dir(SMALL)))
         yield stack.enter_context(running)
-
-
-@pytest.fixture
-def net(cluster: RunningCluster) -> Iterator[Network]:
-    assert cluster.network is not None
-    yield cluster.network
-    cluster.network.mend()
 
 
 # ---- killed, frozen, restarted
@@ -111,11 +101,11 @@ def test_leader_frozen_longer_than_its_session(cluster: RunningCluster, topic: s
         conclude(cluster, load, topic=topic)
 
 
-def test_zookeeper_killed_and_restarted(cluster: RunningCluster, topic: str) -> None:
+def test_coordination_store_killed_and_restarted(cluster: RunningCluster, topic: str) -> None:
     with client_load(cluster, topic) as load:
-        cluster.zookeeper.kill()
+        cluster.kill_store()
         time.sleep(cluster.session_timeout_s + 1)  # longer than any lease
-        cluster.zookeeper.start()
+        cluster.start_store()
         load.wait_for_acks(200)
         conclude(cluster, load, topic=topic)
 

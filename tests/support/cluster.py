@@ -44,6 +44,11 @@ class ClusterBroker(BrokerProcess):
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
 
+    def kill_at_once(self) -> None:
+        """SIGKILL, without waiting for the end. `kill` must follow."""
+        if self.process is not None:
+            self.process.kill()
+
     @property
     def is_up(self) -> bool:
         """Whether the test has started it and not stopped it. (It may have died.)"""
@@ -144,6 +149,19 @@ class RunningCluster:
             broker.resume()
             if not broker.is_up:
                 broker.start()
+
+    def kill_all(self) -> None:
+        """Sends SIGKILL to all brokers before it waits for any."""
+        for broker in self.brokers.values():
+            broker.kill_at_once()
+        for broker in self.brokers.values():
+            broker.kill()
+
+    def kill_store(self) -> None:
+        self.zookeeper.kill()
+
+    def start_store(self) -> None:
+        self.zookeeper.start()
 
     def others(self, number: int) -> list[int]:
         return [other for other in self.brokers if other != number]
