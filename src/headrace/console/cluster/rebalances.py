@@ -17,6 +17,7 @@ from headrace.console.core.rebalances import Generation, Member, Rebalance, reba
 from headrace.console.records import reading
 from headrace.coordinators.codec import classic_groups, consumer_groups, share_groups, streams_groups
 from headrace.coordinators.codec.primitives import Reader, UnreadableRecord, key_type, key_words
+from headrace.coordinators.codec.rebalance_causes import RebalanceCause, causes_in
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import GROUP_METADATA_TOPIC, TopicPartition, coordinator_partition
@@ -76,9 +77,12 @@ def generations(records: Iterable[Record], group_id: str, known: Mapping[str, Me
     named = {key_words(record.key or b"", 2)[1] for record in own if key_type(record.key or b"") in _MEMBERS}
     members = {member_id: member for member_id, member in known.items() if member_id not in named}
     found: list[Generation] = []
+    causes: list[RebalanceCause] = []  # since the last generation
     for record in own:
+        causes += causes_in(record.headers)
         try:
-            _take(record, found, members)
+            if _take(record, found, members, tuple(causes)):
+                causes.clear()
         except (UnreadableRecord, UnicodeDecodeError):
             continue
     return found
@@ -95,7 +99,10 @@ def _is_of(record: Record, group_id: str) -> bool:
         return False
 
 
-def _take(record: Record, found: list[Generation], members: dict[str, Member]) -> None:
+def _take(
+    record: Record, found: list[Generation], members: dict[str, Member], causes: tuple[RebalanceCause, ...]
+) -> bool:
+    """True if the record begins a generation."""
     assert record.key is not None
     kind, value = key_type(record.key), record.value
     if kind in _MEMBERS:
@@ -108,9 +115,13 @@ def _take(record: Record, found: list[Generation], members: dict[str, Member]) -
     elif value is None:
         members.clear()
     elif kind == _CLASSIC:
-        found.append(_classic(value, record.timestamp_ms))
+        found.append(replace(_classic(value, record.timestamp_ms), causes=causes))
+        return True
     else:
-        found.append(Generation(_EPOCHS[kind](value), record.timestamp_ms, dict(members), first=_FIRST_EPOCH))
+        epoch = _EPOCHS[kind](value)
+        found.append(Generation(epoch, record.timestamp_ms, dict(members), first=_FIRST_EPOCH, causes=causes))
+        return True
+    return False
 
 
 def _member(kind: int, value: bytes) -> Member:

@@ -1,7 +1,9 @@
 """Why a group rebalanced: the difference of two generations, in words.
 
-A coordinator writes each generation of a group with its members, and no reason. The members, what they subscribe to and
-which partitions they share say what happened. A member that left and a member whose session ended look the same.
+A coordinator writes each generation of a group with its members. The members, what they subscribe to and which
+partitions they share say what happened. The records of Headrace also have the cause as a header
+(`coordinators/codec/rebalance_causes`). Those of Apache Kafka have none: there a member that left and one whose session
+expired look the same.
 """
 
 from __future__ import annotations
@@ -10,11 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.plurals import counted
 
 # More members than this in one rebalance are a number.
 _NAMED: Final = 3
+# How the page names what ended a membership, in the order of a sentence. None: the record does not tell.
+_ENDED: Final[Mapping[CauseKind | None, str]] = {
+    CauseKind.LEFT: "left",
+    CauseKind.REMOVED: "removed by an administrator",
+    CauseKind.SESSION_EXPIRED: "session expired",
+    CauseKind.TIMED_OUT: "did not answer within the rebalance timeout",
+    CauseKind.NO_ROOM: "refused, because the group is at its maximum size",
+    None: "left, or the session expired",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +45,15 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Generation:
     """`number`: the generation of a classic group, else the epoch. `partitions`: how many its members share; None if
-    the record does not say it. `first`: the number of the first generation of such a group."""
+    the record does not say it. `first`: the number of the first generation of such a group. `causes`: what the
+    coordinator noted since the generation before."""
 
     number: int
     at_ms: int
     members: Mapping[str, Member]
     partitions: int | None = None
     first: int = 1
+    causes: Sequence[RebalanceCause] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +99,42 @@ def reason(before: Generation, after: Generation) -> str:
         parts.append(f"restarted: {_listed(came[key] for key in returned)}")
     if new := [one for key, one in came.items() if key not in returned]:
         parts.append(f"joined: {_listed(new)}")
-    if gone := [one for one in went.values() if one.instance_id is None or one.instance_id not in instances]:
-        parts.append(f"left, or the session ended: {_listed(gone)}")
+    if gone := {k: one for k, one in went.items() if one.instance_id is None or one.instance_id not in instances}:
+        parts += _ended(gone, after.causes)
     parts += _resubscribed(before, after)
     if not parts and None not in (before.partitions, after.partitions) and before.partitions != after.partitions:
         parts.append(f"its topics have {counted(after.partitions or 0, 'partition')} now, before {before.partitions}")
+    if not parts:
+        parts += _rejoined(after)
     if after.partitions is not None and (between := after.number - before.number - 1) > 0:
         parts.append(f"{counted(between, 'generation')} before it ended without an assignment")
     return "; ".join(parts) or "a member joined again, or the topics of the group changed"
+
+
+def _ended(gone: Mapping[str, Member], causes: Sequence[RebalanceCause]) -> list[str]:
+    """Members that went together for the same reason are named together."""
+    noted = {one.member_id: one for one in causes if one.kind in _ENDED}
+    parts = []
+    for kind, words in _ENDED.items():
+        of_kind = {key: one for key, one in gone.items() if (noted[key].kind if key in noted else None) is kind}
+        for said in sorted({noted[key].reason if key in noted else "" for key in of_kind}):
+            members = [one for key, one in of_kind.items() if (noted[key].reason if key in noted else "") == said]
+            parts.append(f"{words}: {_listed(members)}{_quoted(said)}")
+    return parts
+
+
+def _rejoined(after: Generation) -> list[str]:
+    asked = {one.member_id: one.reason for one in after.causes if one.kind is CauseKind.REJOINED}
+    return [
+        f"joined again: {after.members[member_id].name}{_quoted(said)}"
+        for member_id, said in sorted(asked.items())
+        if member_id in after.members
+    ][:_NAMED]
+
+
+def _quoted(said: str) -> str:
+    """The words of the client."""
+    return f" (“{said.rstrip('.')}”)" if said else ""
 
 
 def _resubscribed(before: Generation, after: Generation) -> list[str]:

@@ -7,6 +7,7 @@ consumer_groups ConsumerGroup… (3–8, 16)
 share_groups   ShareGroup… (10–15)
 streams_topology StreamsGroupTopology (23)
 streams_groups StreamsGroup… (17, 19–22)
+rebalance_causes  why a member left: headers of the records of groups
 share_state    ShareSnapshot, ShareUpdate of `__share_group_state`
 transactions   TransactionLog of `__transaction_state`
 

@@ -285,6 +285,8 @@ class HostedShard(Generic[S]):
             size += len(record.key) + _RECORD_OVERHEAD_BYTES
             if record.value is not None:
                 size += len(record.value)
+            for name, value in record.headers:
+                size += len(name) + len(value or b"") + _RECORD_OVERHEAD_BYTES
             if record.timestamp_ms < 0:
                 record.timestamp_ms = now_ms
         if size > self._log.max_batch_bytes:

@@ -54,6 +54,7 @@ class JoinGroup(Handler):
                     tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
                     requires_known_member_id=version >= _KNOWN_MEMBER_ID_FROM,
                     can_skip_assignment=version >= _SKIP_ASSIGNMENT_FROM,
+                    reason=request.reason or "",
                 )
             )
         except Fault as fault:

@@ -38,7 +38,7 @@ class LeaveGroup(Handler):
         if context.version < _BATCHED_FROM:
             leaving = [LeavingMember(request.member_id)]
         else:
-            leaving = [LeavingMember(m.member_id, m.group_instance_id) for m in request.members]
+            leaving = [LeavingMember(m.member_id, m.group_instance_id, m.reason or "") for m in request.members]
         try:
             context.access.require(Operation.READ, ResourceType.GROUP, request.group_id)
             left: list[LeftMember] = await settled(self.groups.leave(request.group_id, leaving))

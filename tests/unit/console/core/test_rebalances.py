@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.console.core.rebalances import Generation, Member, reason, rebalances
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 
 ANN, BOB = Member("ann", "/10.0.0.1"), Member("bob", "/10.0.0.2")
 STATIC = Member("ann", "/10.0.0.1", "till-1")
@@ -18,12 +19,12 @@ def generation(number: int, partitions: int | None = None, **members: Member) ->
     ("before", "after", "expected"),
     [
         (generation(1, a=ANN), generation(2, a=ANN, b=BOB), "joined: bob (10.0.0.2)"),
-        (generation(1, a=ANN, b=BOB), generation(2, a=ANN), "left, or the session ended: bob (10.0.0.2)"),
-        (generation(1, a=ANN, b=BOB), generation(2), "left, or the session ended: ann (10.0.0.1), bob (10.0.0.2)"),
+        (generation(1, a=ANN, b=BOB), generation(2, a=ANN), "left, or the session expired: bob (10.0.0.2)"),
+        (generation(1, a=ANN, b=BOB), generation(2), "left, or the session expired: ann (10.0.0.1), bob (10.0.0.2)"),
         (
             generation(1, a=ANN),
             generation(2, b=BOB),
-            "joined: bob (10.0.0.2); left, or the session ended: ann (10.0.0.1)",
+            "joined: bob (10.0.0.2); left, or the session expired: ann (10.0.0.1)",
         ),
         (generation(1, a=STATIC), generation(2, b=STATIC), "restarted: till-1 (10.0.0.1)"),
         (
@@ -39,6 +40,27 @@ def generation(number: int, partitions: int | None = None, **members: Member) ->
 )
 def test_the_difference_of_two_generations_is_the_reason(before: Generation, after: Generation, expected: str) -> None:
     assert reason(before, after) == expected
+
+
+def test_the_causes_that_the_coordinator_noted_are_named() -> None:
+    before = generation(1, a=ANN, b=BOB, c=Member("cat", "h"), d=Member("dan", "h"), e=Member("eve", "h"))
+    causes = [
+        RebalanceCause(CauseKind.LEFT, "a", "the consumer is being closed."),
+        RebalanceCause(CauseKind.SESSION_EXPIRED, "b"),
+        RebalanceCause(CauseKind.TIMED_OUT, "c"),
+        RebalanceCause(CauseKind.LEFT, "d"),
+        RebalanceCause(CauseKind.SESSION_EXPIRED, "nobody of before"),
+    ]
+    assert reason(before, Generation(2, 2000, {}, causes=causes)) == (
+        "left: dan (h); left: ann (10.0.0.1) (“the consumer is being closed”); session expired: bob (10.0.0.2); "
+        "did not answer within the rebalance timeout: cat (h); left, or the session expired: eve (h)"
+    )
+
+
+def test_a_member_that_joined_again_is_named_with_its_words() -> None:
+    again = [RebalanceCause(CauseKind.REJOINED, "a", "rebalance enforced by user")]
+    after = Generation(2, 2000, {"a": ANN}, causes=again)
+    assert reason(generation(1, a=ANN), after) == "joined again: ann (10.0.0.1) (“rebalance enforced by user”)"
 
 
 def test_a_repeated_generation_is_no_rebalance_and_the_newest_is_first() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 
+from headrace.coordinators.codec.rebalance_causes import RebalanceCause, headers_of
 from headrace.coordinators.runtime.result import Answer, Result, Timer, Token
 from headrace.kernel.errors import ErrorCode
 from headrace.records.builder import Record
@@ -18,9 +19,9 @@ class Effects:
         self.timers: list[Timer] = []
         self.then: Callable[[ErrorCode, int], Result | None] | None = None
 
-    def write(self, key: bytes, value: bytes | None) -> None:
-        """A record; no value is a tombstone."""
-        self.records.append(Record(key, value))
+    def write(self, key: bytes, value: bytes | None, causes: Sequence[RebalanceCause] = ()) -> None:
+        """A record; no value is a tombstone. `causes` become its headers."""
+        self.records.append(Record(key, value, headers_of(causes) if causes else ()))
 
     def answer(self, token: Token, reply: object) -> None:
         self.answers.append((token, reply))

@@ -166,7 +166,9 @@ class GroupShard:
         group = self.groups.get(group_id)
         effects = Effects()
         if group is None or isinstance(group, StreamsGroup):
-            return Result(reply=[LeftMember(m, i, ErrorCode.unknown_member_id) for m, i in leaving])
+            return Result(
+                reply=[LeftMember(one.member_id, one.instance_id, ErrorCode.unknown_member_id) for one in leaving]
+            )
         if isinstance(group, ConsumerGroup):
             return self._classic_members.leave(group, leaving, now_ms)
         return effects.result(self._membership.leave(group, leaving, effects, now_ms), replay=False)

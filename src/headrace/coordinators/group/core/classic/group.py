@@ -27,6 +27,7 @@ from headrace.coordinators.codec.classic_groups import (
     group_metadata_value,
 )
 from headrace.coordinators.codec.primitives import UnreadableRecord
+from headrace.coordinators.codec.rebalance_causes import MAX_CAUSES, CauseKind, RebalanceCause
 from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
 from headrace.coordinators.group.core.classic.messages import JoinedMember, JoinReply, Protocols, SyncReply
 from headrace.coordinators.group.core.consumer.java_order import in_java_order
@@ -111,6 +112,8 @@ class ClassicGroup:
     awaiting_joins: int = 0
     new_member_added: bool = False
     subscribed_topics: frozenset[str] | None = None
+    # What the next record tells about the rebalance before it.
+    causes: list[RebalanceCause] = field(default_factory=list)
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -182,9 +185,14 @@ class ClassicGroup:
         self.awaiting_joins += member.awaits_join
         self.pending_members.discard(member.member_id)
 
-    def remove(self, member_id: str) -> None:
+    def note(self, kind: CauseKind, member_id: str, reason: str = "") -> None:
+        if len(self.causes) < MAX_CAUSES:
+            self.causes.append(RebalanceCause(kind, member_id, reason))
+
+    def remove(self, member_id: str, cause: CauseKind, reason: str = "") -> None:
         member = self.members.pop(member_id, None)
         if member is not None:
+            self.note(cause, member_id, reason)
             self.supported.subtract(member.protocol_names)
             self.awaiting_joins -= member.awaits_join
             if member.instance_id is not None:
@@ -317,7 +325,7 @@ class ClassicGroup:
         value = GroupMetadataValue(
             self.protocol_type or "", self.generation, self.protocol_name, self.leader, self.state_since_ms, members
         )
-        effects.write(group_metadata_key(self.group_id), group_metadata_value(value))
+        effects.write(group_metadata_key(self.group_id), group_metadata_value(value), self.causes)
 
 
 def from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

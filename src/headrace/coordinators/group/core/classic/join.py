@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.coordinators.codec.rebalance_causes import CauseKind
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
 from headrace.coordinators.group.core.classic.messages import NO_MEMBER_ID, JoinReply, JoinRequest
 from headrace.coordinators.group.core.classic.rebalance import Rebalances
@@ -20,7 +21,7 @@ class ClassicJoin:
     def join(self, group: ClassicGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int) -> None:
         """The answer goes to `token`, now or when the join phase is complete."""
         if not self._has_room(group, request.member_id):
-            group.remove(request.member_id)
+            group.remove(request.member_id, CauseKind.NO_ROOM)
             effects.answer(token, JoinReply(NO_MEMBER_ID, ErrorCode.group_max_size_reached))
         elif not group.supports(request.protocol_type, request.protocols):
             effects.answer(token, JoinReply(request.member_id, ErrorCode.inconsistent_group_protocol))
@@ -96,6 +97,8 @@ class ClassicJoin:
         elif group.is_empty:
             effects.answer(token, JoinReply(request.member_id, ErrorCode.unknown_member_id))
         else:
+            if group.can_rebalance:
+                group.note(CauseKind.REJOINED, member.member_id, request.reason)
             self._update(group, member, request, token, effects)
             self._rebalances.prepare_or_complete(group, effects, now_ms)
 

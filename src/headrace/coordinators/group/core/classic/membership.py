@@ -50,8 +50,11 @@ class Membership:
     def _take_assignment(self, group: ClassicGroup, assignments: dict[str, bytes], effects: Effects) -> None:
         generation = group.generation
         group.write_to(effects, assignments)
+        told = len(group.causes)
 
         def written(error: ErrorCode, now_ms: int) -> Result | None:
+            if error is ErrorCode.none:
+                del group.causes[:told]
             # A member may have joined while the record was being written: then this generation is over.
             if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != generation:
                 return None
@@ -114,14 +117,14 @@ class Membership:
                 return ErrorCode.unknown_member_id
             member_id = found
         elif member_id in group.pending_members:
-            group.remove(member_id)
+            group.remove(member_id, leaving.cause)
             effects.disarm(session_key(group.group_id, member_id))
             return ErrorCode.none
         try:
             member = group.require_member(member_id, leaving.instance_id)
         except Refused as refused:
             return refused.code
-        self._rebalances.drop(group, member, effects)
+        self._rebalances.drop(group, member, effects, leaving.cause, leaving.reason)
         return ErrorCode.none
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from headrace.coordinators.codec.rebalance_causes import CauseKind
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 
@@ -26,6 +27,7 @@ class JoinRequest:
     # assigning.
     requires_known_member_id: bool = True
     can_skip_assignment: bool = True
+    reason: str = ""
 
 
 class JoinedMember(NamedTuple):
@@ -68,6 +70,12 @@ class SyncReply:
 class LeavingMember(NamedTuple):
     member_id: str
     instance_id: str | None = None
+    reason: str = ""
+
+    @property
+    def cause(self) -> CauseKind:
+        """An administrator removes a static member by its instance id alone."""
+        return CauseKind.REMOVED if self.member_id == NO_MEMBER_ID else CauseKind.LEFT
 
 
 class LeftMember(NamedTuple):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from headrace.coordinators.codec.rebalance_causes import CauseKind
 from headrace.coordinators.group.core.classic.group import ClassicGroup, ClassicMember, ClassicState
 from headrace.coordinators.group.core.classic.messages import NO_MEMBER_ID, JoinReply, SyncReply
 from headrace.coordinators.group.core.effects import Effects
@@ -60,20 +61,22 @@ class Rebalances:
             return NOTHING
         effects = Effects()
         if member_id in group.pending_members:
-            group.remove(member_id)
+            group.remove(member_id, CauseKind.SESSION_EXPIRED)
             self._complete_if_all_joined(group, effects, now_ms)
             return effects.result(replay=False)
         member = group.members.get(member_id)
         if member is not None and not member.heartbeat_is_satisfied:
-            self.drop(group, member, effects)
+            self.drop(group, member, effects, CauseKind.SESSION_EXPIRED)
             self.after_drop(group, effects, now_ms)
         return effects.result(replay=False)
 
-    def drop(self, group: ClassicGroup, member: ClassicMember, effects: Effects) -> None:
+    def drop(
+        self, group: ClassicGroup, member: ClassicMember, effects: Effects, cause: CauseKind, reason: str = ""
+    ) -> None:
         # The client of a new member may have given up on a join that still waits here. If it is alive, it joins again.
         group.answer_join(member, JoinReply(NO_MEMBER_ID, ErrorCode.unknown_member_id), effects)
         group.answer_sync(member, SyncReply(ErrorCode.unknown_member_id), effects)
-        group.remove(member.member_id)
+        group.remove(member.member_id, cause, reason)
         effects.disarm(session_key(group.group_id, member.member_id))
 
     def after_drop(self, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
@@ -151,7 +154,7 @@ class Rebalances:
         effects.disarm(join_key(group.group_id))
         # A static member keeps its place until its session expires; a dynamic one that did not rejoin is removed.
         for member in [m for m in group.members.values() if not m.awaits_join and m.instance_id is None]:
-            group.remove(member.member_id)
+            group.remove(member.member_id, CauseKind.TIMED_OUT)
             effects.disarm(session_key(group.group_id, member.member_id))
         if group.members and not group.elect_joined_leader():
             # Only static members, and none of them rejoined: wait for another rebalance timeout.
@@ -160,6 +163,7 @@ class Rebalances:
         group.begin_generation(now_ms)
         if group.is_empty:
             group.write_to(effects)
+            group.causes.clear()
             return
         for member in group.members.values():
             with_members = group.is_leader(member.member_id)
@@ -183,7 +187,7 @@ class Rebalances:
         effects = Effects()
         if group.pending_syncs:
             for member_id in sorted(group.pending_syncs):
-                group.remove(member_id)
+                group.remove(member_id, CauseKind.TIMED_OUT)
                 effects.disarm(session_key(group_id, member_id))
             self.prepare(group, effects, now_ms)
         return effects.result(replay=False)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from headrace.coordinators.codec.consumer_groups import ClassicMemberMetadata, MemberMetadata
 from headrace.coordinators.codec.primitives import UnreadableRecord
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
 from headrace.coordinators.group.core.classic.messages import (
     NO_MEMBER_ID,
@@ -188,14 +189,14 @@ class ClassicMembers:
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember], now_ms: int) -> Result:
         answers: list[LeftMember] = []
-        gone: dict[str, ConsumerMember] = {}
+        gone: dict[str, RebalanceCause] = {}
         for each in leaving:
             try:
                 member = self._leaving(group, each)
             except Refused as refused:
                 answers.append(LeftMember(each.member_id, each.instance_id, refused.code))
             else:
-                gone[member.member_id] = member
+                gone[member.member_id] = RebalanceCause(each.cause, member.member_id, each.reason)
                 # As in the request: Java's admin client looks for the instance id alone if it sent that alone.
                 answers.append(LeftMember(each.member_id, each.instance_id, ErrorCode.none))
         return self._heartbeats.fence(group, list(gone.values()), now_ms, answers) if gone else Result(reply=answers)
@@ -243,6 +244,6 @@ class ClassicMembers:
     def _watch(self, timer: str, group_id: str, member_id: str, delay_ms: int, effects: Effects) -> None:
         def fire(now_ms: int) -> Result:
             self._heartbeats.told_to_rejoin.discard((group_id, member_id))
-            return self._heartbeats.expired(group_id, member_id, now_ms)
+            return self._heartbeats.expired(group_id, member_id, now_ms, CauseKind.TIMED_OUT)
 
         effects.arm((timer, group_id, member_id), delay_ms, fire)

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from headrace.coordinators.codec import consumer_groups as codec
 from headrace.coordinators.codec.consumer_groups import CurrentAssignment, MemberMetadata
+from headrace.coordinators.codec.rebalance_causes import RebalanceCause
 from headrace.coordinators.group.core.classic import embedded_protocol as consumer_protocol
 from headrace.coordinators.group.core.effects import Effects
 from headrace.kernel.dataclass import dataclass
@@ -250,9 +251,11 @@ class ConsumerGroup:
         key = codec.key(codec.TARGET_METADATA, self.group_id)
         effects.write(key, codec.target_metadata_value(epoch, now_ms))
 
-    def write_removal(self, member_id: str, effects: Effects) -> None:
-        for record_type in (codec.CURRENT_ASSIGNMENT, codec.TARGET_MEMBER, codec.MEMBER_METADATA):
+    def write_removal(self, member_id: str, effects: Effects, *causes: RebalanceCause) -> None:
+        """No cause: the member continues under another id."""
+        for record_type in (codec.CURRENT_ASSIGNMENT, codec.TARGET_MEMBER):
             effects.write(codec.key(record_type, self.group_id, member_id), None)
+        effects.write(codec.key(codec.MEMBER_METADATA, self.group_id, member_id), None, causes)
 
     def write_tombstones(self, effects: Effects) -> None:
         """Deletes the whole group."""

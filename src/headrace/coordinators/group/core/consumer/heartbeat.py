@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from headrace.coordinators.codec.classic_groups import group_metadata_key
 from headrace.coordinators.codec.consumer_groups import MemberMetadata
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 from headrace.coordinators.group.core.classic.group import ClassicGroup
 from headrace.coordinators.group.core.consumer import migration
 from headrace.coordinators.group.core.consumer import target as consumer_target
@@ -250,7 +251,9 @@ class ConsumerHeartbeats:
 
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, effects: Effects) -> None:
         effects.arm(
-            ("session", group_id, member_id), timeout_ms, lambda now_ms: self.expired(group_id, member_id, now_ms)
+            ("session", group_id, member_id),
+            timeout_ms,
+            lambda now_ms: self.expired(group_id, member_id, now_ms, CauseKind.SESSION_EXPIRED),
         )
 
     def watch_rebalance(self, group_id: str, member: ConsumerMember, effects: Effects) -> None:
@@ -261,10 +264,13 @@ class ConsumerHeartbeats:
             return
         member_id, epoch = member.member_id, member.epoch
         effects.arm(
-            key, member.about.rebalance_timeout_ms, lambda now_ms: self.expired(group_id, member_id, now_ms, epoch)
+            key,
+            member.about.rebalance_timeout_ms,
+            lambda now_ms: self.expired(group_id, member_id, now_ms, CauseKind.TIMED_OUT, epoch),
         )
 
-    def expired(self, group_id: str, member_id: str, now_ms: int, epoch: int | None = None) -> Result:
+    def expired(self, group_id: str, member_id: str, now_ms: int, cause: CauseKind, epoch: int | None = None) -> Result:
+        """`epoch`: only if the member is still at it."""
         try:
             group = self._groups.consumer_group(group_id)
         except Refused:
@@ -272,7 +278,7 @@ class ConsumerHeartbeats:
         member = group.members.get(member_id)
         if member is None or (epoch is not None and member.epoch != epoch):
             return NOTHING
-        return self.fence(group, [member], now_ms, None)
+        return self.fence(group, [RebalanceCause(cause, member_id)], now_ms, None)
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
@@ -286,13 +292,13 @@ class ConsumerHeartbeats:
                     ErrorCode.unknown_member_id,
                     f"Member {request.member_id} is not a member of group {request.group_id}.",
                 )
-            return self.fence(group, [member], now_ms, reply)
+            return self.fence(group, [RebalanceCause(CauseKind.LEFT, member.member_id)], now_ms, reply)
         holder = group.static_member(request.instance_id)
         if holder is None:
             raise Refused(ErrorCode.unknown_member_id, f"Instance id {request.instance_id} is unknown.")
         _check_instance(holder, request.member_id, request.instance_id)
         if request.epoch == LEAVE_EPOCH:
-            return self.fence(group, [holder], now_ms, reply)
+            return self.fence(group, [RebalanceCause(CauseKind.LEFT, holder.member_id)], now_ms, reply)
         # A static member will return: its place is kept until its session expires, and its partitions count as its own
         # from the beginning.
         kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in holder.assigned.items()}
@@ -300,13 +306,14 @@ class ConsumerHeartbeats:
         group.write_current(replace(holder, epoch=STATIC_LEAVE_EPOCH, assigned=kept, pending_revocation={}), effects)
         return effects.result(reply)
 
-    def fence(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], now_ms: int, reply: object) -> Result:
-        """Removes members. The rest may become a classic group."""
+    def fence(self, group: ConsumerGroup, causes: Sequence[RebalanceCause], now_ms: int, reply: object) -> Result:
+        """Removes the members that `causes` name. The rest may become a classic group."""
         effects = Effects()
+        gone = [group.members[cause.member_id] for cause in causes]
         if migration.may_downgrade(group, gone, self._groups.settings):
             self.become_classic(group, gone, None, effects, now_ms, rebalances=True)
             return effects.result(reply, replay=False)
-        self._remove(group, gone, effects, now_ms)
+        self._remove(group, causes, effects, now_ms)
         return effects.result(reply)
 
     def become_classic(
@@ -328,12 +335,12 @@ class ConsumerHeartbeats:
         for timer in ("session", "revocation", "join", "sync"):
             effects.disarm((timer, group_id, member_id))
 
-    def _remove(self, group: ConsumerGroup, gone: Sequence[ConsumerMember], effects: Effects, now_ms: int) -> None:
-        """Writes the records that remove members. Returns the new group epoch."""
-        for member in gone:
-            group.write_removal(member.member_id, effects)
-            self.forget_timers(group.group_id, member.member_id, effects)
-        left_ids = {member.member_id for member in gone}
+    def _remove(self, group: ConsumerGroup, causes: Sequence[RebalanceCause], effects: Effects, now_ms: int) -> None:
+        """Writes the records that remove members."""
+        for cause in causes:
+            group.write_removal(cause.member_id, effects, cause)
+            self.forget_timers(group.group_id, cause.member_id, effects)
+        left_ids = {cause.member_id for cause in causes}
         rest = {m: member for m, member in group.members.items() if m not in left_ids}
         regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms, None)
         group.write_epoch(group.epoch + 1, consumer_target.topics_hash(rest, regexes, self._groups.image), effects)

@@ -13,6 +13,7 @@ from dataclasses import field
 
 from headrace.coordinators.codec import consumer_groups, share_groups
 from headrace.coordinators.codec.primitives import key_of
+from headrace.coordinators.codec.rebalance_causes import RebalanceCause
 from headrace.coordinators.codec.share_groups import (
     NamedPartitions,
     ShareCurrentAssignment,
@@ -107,9 +108,10 @@ class ShareGroup:
         key = key_of(share_groups.STATE_PARTITION_METADATA, self.group_id)
         effects.write(key, share_groups.state_partition_metadata_value(noted))
 
-    def write_removal(self, member_id: str, effects: Effects) -> None:
-        for kind in (share_groups.CURRENT_ASSIGNMENT, share_groups.TARGET_MEMBER, share_groups.MEMBER_METADATA):
+    def write_removal(self, member_id: str, effects: Effects, *causes: RebalanceCause) -> None:
+        for kind in (share_groups.CURRENT_ASSIGNMENT, share_groups.TARGET_MEMBER):
             effects.write(key_of(kind, self.group_id, member_id), None)
+        effects.write(key_of(share_groups.MEMBER_METADATA, self.group_id, member_id), None, causes)
 
     def write_tombstones(self, effects: Effects) -> None:
         for member_id in {*self.members, *self.target}:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 from headrace.coordinators.codec.share_groups import ShareMemberMetadata
 from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH
 from headrace.coordinators.group.core.consumer.target import may_assign
@@ -132,11 +133,12 @@ class ShareHeartbeats:
                 ErrorCode.unknown_member_id, f"Member {request.member_id} is not a member of group {request.group_id}."
             )
         effects = Effects()
-        self._remove(group, request.member_id, effects)
+        self._remove(group, RebalanceCause(CauseKind.LEFT, request.member_id), effects)
         return effects.result(HeartbeatReply(request.member_id, LEAVE_EPOCH))
 
-    def _remove(self, group: ShareGroup, member_id: str, effects: Effects) -> None:
-        group.write_removal(member_id, effects)
+    def _remove(self, group: ShareGroup, cause: RebalanceCause, effects: Effects) -> None:
+        member_id = cause.member_id
+        group.write_removal(member_id, effects, cause)
         effects.disarm(("share-session", group.group_id, member_id))
         rest = {m: member for m, member in group.members.items() if m != member_id}
         group.write_epoch(group.epoch + 1, _topics_hash(rest, self._groups.image), effects)
@@ -153,7 +155,7 @@ class ShareHeartbeats:
         if group is None or member_id not in group.members:
             return NOTHING
         effects = Effects()
-        self._remove(group, member_id, effects)
+        self._remove(group, RebalanceCause(CauseKind.SESSION_EXPIRED, member_id), effects)
         return effects.result()
 
     def _own(self, group_id: str, name: str, default: int) -> int:

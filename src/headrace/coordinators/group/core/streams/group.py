@@ -21,6 +21,7 @@ from typing import Final
 from headrace.coordinators.codec import consumer_groups
 from headrace.coordinators.codec import streams_groups as codec
 from headrace.coordinators.codec.primitives import key_of
+from headrace.coordinators.codec.rebalance_causes import RebalanceCause
 from headrace.coordinators.codec.streams_groups import (
     EpochedTasks,
     StreamsCurrentAssignment,
@@ -237,10 +238,12 @@ class StreamsGroup:
             key_of(codec.TARGET_METADATA, self.group_id), consumer_groups.target_metadata_value(epoch, now_ms)
         )
 
-    def write_removal(self, member_id: str, effects: Effects) -> None:
+    def write_removal(self, cause: RebalanceCause, effects: Effects) -> None:
         """Removes a member, and raises the epoch: the others get its tasks."""
-        for record_type in (codec.CURRENT_ASSIGNMENT, codec.TARGET_MEMBER, codec.MEMBER_METADATA):
+        member_id = cause.member_id
+        for record_type in (codec.CURRENT_ASSIGNMENT, codec.TARGET_MEMBER):
             effects.write(key_of(record_type, self.group_id, member_id), None)
+        effects.write(key_of(codec.MEMBER_METADATA, self.group_id, member_id), None, (cause,))
         self.write_metadata(
             StreamsGroupMetadata(
                 self.epoch + 1, self.metadata_hash, self.validated_topology_epoch, self.assignment_configs

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
 from headrace.coordinators.codec.streams_groups import StreamsGroupMetadata, StreamsMemberMetadata, Tasks
 from headrace.coordinators.codec.streams_topology import StreamsTopology
 from headrace.coordinators.group.core.consumer.target import may_assign
@@ -257,7 +258,8 @@ class StreamsHeartbeats:
             return NOTHING
         assert isinstance(group, StreamsGroup)
         effects = Effects()
-        self._remove(group, member_id, effects)
+        kind = CauseKind.SESSION_EXPIRED if epoch is None else CauseKind.TIMED_OUT
+        self._remove(group, RebalanceCause(kind, member_id), effects)
         return effects.result()
 
     # --- leaving ------------------------------------------------------------------------------------------------
@@ -269,13 +271,13 @@ class StreamsHeartbeats:
         if request.member_id not in group.members:
             raise _unknown(request)
         effects = Effects()
-        self._remove(group, request.member_id, effects)
+        self._remove(group, RebalanceCause(CauseKind.LEFT, request.member_id), effects)
         return effects.result(StreamsHeartbeatReply(request.member_id, request.epoch))
 
-    def _remove(self, group: StreamsGroup, member_id: str, effects: Effects) -> None:
-        group.write_removal(member_id, effects)
+    def _remove(self, group: StreamsGroup, cause: RebalanceCause, effects: Effects) -> None:
+        group.write_removal(cause, effects)
         for timer in ("session", "revocation"):
-            effects.disarm((timer, group.group_id, member_id))
+            effects.disarm((timer, group.group_id, cause.member_id))
 
     # --- settings of one group ----------------------------------------------------------------------------------
 
