@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+from headrace.client.cluster_client import ClusterClient
+from headrace.datagen.generator import Generator
+from headrace.datagen.plan import read
+from headrace.datagen.sending import Sender, create_topics
 from headrace.testing import RunningBroker
+from headrace.wire.apis import ApiKey
 from tests.cli.conftest import Run
 from tests.support.registry import registry
 
@@ -85,3 +91,27 @@ def test_the_fields_come_from_a_subject_of_the_registry(headrace: Run, running: 
         read = headrace("consume", "visits", "-n", "5", "-o", "json", "--registry", started.url)
         rows = [json.loads(line)["value"] for line in read.out.splitlines()]
         assert len(rows) == 5 and all(row.keys() == {"page", "ms"} and row["page"] in ("home", "cart") for row in rows)
+
+
+def test_topics_may_have_producers_of_their_own(running: RunningBroker) -> None:
+    value = {"n": {"integer": [1, 9]}}
+    names = {"own-a": "a", "own-b": "b", "own-c": "b", "own-d": None, "own-e": None}
+    plan = read({"topics": {name: {"value": value, "producer": each} for name, each in names.items()}}, "producers")
+    settings = {"bootstrap.servers": running.bootstrap, "enable.idempotence": True}
+    create_topics(plan, settings)
+    Sender(settings, paced=False).run(Generator(plan, start_ms=1_700_000_000_000), count=200)
+    ids = asyncio.run(_producer_ids(running.bootstrap, list(names)))
+    assert all(len(each) == 1 for each in ids.values()), ids
+    assert ids["own-b"] == ids["own-c"] and ids["own-d"] == ids["own-e"]
+    assert len(set.union(*ids.values())) == 3
+
+
+async def _producer_ids(bootstrap: str, topics: list[str]) -> dict[str, set[int]]:
+    body = {"topics": [{"name": topic, "partition_indexes": [0]} for topic in topics]}
+    async with ClusterClient(bootstrap) as client:
+        (node,) = client.metadata.nodes
+        answer = await client.request(ApiKey.DESCRIBE_PRODUCERS, body, node=node)
+    return {
+        str(each.name): {int(producer.producer_id) for producer in each.partitions[0].active_producers}
+        for each in answer.topics
+    }

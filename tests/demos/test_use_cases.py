@@ -27,6 +27,9 @@ MUTATIONS = {
     "recovery": ("service.py", "reader.done(record)", "pass"),
     "replay": ("service.py", "-cents if", "cents if"),
 }
+ENDLESS = """def run(stage: Stage) -> None:
+    stage.stopping.wait()
+"""
 RECORDS = 300
 Outcomes = dict[str, Future[tuple[bool, str]]]
 
@@ -35,9 +38,11 @@ def settings() -> dict[str, str]:
     return dict(demos()["queue"].broker_settings)
 
 
-def run_on_own_broker(demo: Demo, data: Path, *, patience_s: float = 180) -> tuple[bool, str]:
+def run_on_own_broker(demo: Demo, data: Path, *, patience_s: float = 180, settled_s: float = 30) -> tuple[bool, str]:
     with running_brokers(data / "broker", port=0, settings=settings()) as brokers:
-        return run_once(demo, brokers.bootstrap, data, records=RECORDS, brokers=brokers, patience_s=patience_s)
+        return run_once(
+            demo, brokers.bootstrap, data, records=RECORDS, brokers=brokers, patience_s=patience_s, settled_s=settled_s
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +94,7 @@ def test_every_use_case_has_a_mutation() -> None:
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_service_is_noticed(name: str, tmp_path: Path) -> None:
     broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
-    right, screen = run_on_own_broker(broken, tmp_path / "data", patience_s=40)
+    right, screen = run_on_own_broker(broken, tmp_path / "data", patience_s=80, settled_s=5)
     assert not right and ("results differ" in screen or "waited" in screen), screen
 
 
@@ -109,3 +114,10 @@ def test_a_story_begins_with_empty_topics(outcomes: Outcomes, shared: OneBroker,
 
     with pytest.raises(DemoFailed, match="topic 'sales' has records of an earlier run"):
         run_once(demos()["replay"], shared.bootstrap, tmp_path, records=10)
+
+
+def test_a_demo_that_does_not_end_is_neither_equal_nor_different(tmp_path: Path) -> None:
+    endless = mutated("replay", "story.py", "def run(stage: Stage) -> None:\n", ENDLESS, tmp_path / "demo")
+    with running_brokers(tmp_path / "broker", port=0) as brokers:
+        right, screen = run_once(endless, brokers.bootstrap, tmp_path / "data", records=10, patience_s=1)
+    assert not right and "the demo did not end within 1 s: its story goes on" in screen, screen

@@ -58,6 +58,6 @@ def test_a_broken_transformation_is_noticed(name: str, tmp_path: Path, spark: An
     broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
     with broker_process() as running:
         right, screen = run_once(
-            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, patience_s=60, settled_s=6
+            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, settled_s=15
         )  # fmt: skip
     assert not right and "results differ" in screen, screen

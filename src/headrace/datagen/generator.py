@@ -49,7 +49,7 @@ class _Stream:
 
 class Generator:
     def __init__(self, plan: Plan, *, start_ms: int, seed: int | None = None, encode: Encoder | None = None) -> None:
-        self._plan, self._start_ms, self._encode = plan, start_ms, encode
+        self.plan, self._start_ms, self._encode = plan, start_ms, encode
         self._random = Random(plan.seed if seed is None else seed)
         referred = {topic for each in plan.topics for topic in each.refers_to}
         self._streams = {
@@ -76,15 +76,15 @@ class Generator:
     def chunk(self) -> list[Generated]:
         """The next records, sorted by the time at which they are sent."""
         count, self._size = self._size, min(2 * self._size, _CHUNK)
-        moments = self._plan.arrivals.times_after(self._second, count)
+        moments = self.plan.arrivals.times_after(self._second, count)
         self._second = moments[-1]
         turns: dict[str, list[float]] = {}
-        names = self._random.choices(self._plan.topics, cum_weights=self._weights, k=count)
-        able = {each.name: self._able(each) for each in self._plan.topics}
+        names = self._random.choices(self.plan.topics, cum_weights=self._weights, k=count)
+        able = {each.name: self._able(each) for each in self.plan.topics}
         for plan, moment in zip(names, moments, strict=True):
             turns.setdefault(able[plan.name], []).append(moment)
         found: list[Generated] = []
-        for plan in self._plan.topics:
+        for plan in self.plan.topics:
             if plan.name in turns:
                 found += self._records(self._streams[plan.name], turns[plan.name])
         for stream in self._streams.values():

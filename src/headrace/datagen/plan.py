@@ -29,7 +29,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _PLAN_KEYS: Final = ("description", "seed", "rate", "start", "curve", "bursts", "topics")
 _TOPIC_KEYS: Final = (
     "weight", "partitions", "replication", "configs", "key", "parts", "value", "schema", "subject", "format",
-    "headers", "late", "duplicates", "malformed", "tombstones",
+    "headers", "late", "duplicates", "malformed", "tombstones", "producer",
 )  # fmt: skip
 
 
@@ -55,6 +55,8 @@ class TopicPlan:
     duplicates: float = 0.0
     malformed: float = 0.0
     tombstones: float = 0.0
+    producer: str = ""
+    """Topics with different names here have different producers, each with its own connections."""
 
     @property
     def refers_to(self) -> set[str]:
@@ -182,6 +184,7 @@ def _topic(name: str, given: object, folder: Path | None, subjects: Subjects | N
         duplicates=_share(f"{place}.duplicates", content.get("duplicates", 0)),
         malformed=_share(f"{place}.malformed", content.get("malformed", 0)),
         tombstones=_share(f"{place}.tombstones", content.get("tombstones", 0)),
+        producer=str(content.get("producer") or ""),
     )
 
 

@@ -72,6 +72,13 @@ def run(
         int | None, typer.Option(min=1, max=9, help="Number of brokers; more than one needs Java.")
     ] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65000, help="Port of the first broker.")] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the pipeline keeps its tables and checkpoints: a directory, or an address such as "
+            "hdfs://namenode:8020/demo. Below --data without it."
+        ),
+    ] = None,
 ) -> None:
     """Run a demo: brokers, generated records, a Spark pipeline or services, a live picture. Ctrl-C stops it.
 
@@ -79,6 +86,7 @@ def run(
     computation in plain Python.
 
     $ headrace demo queue --for 30s
+    $ headrace demo ingestion --storage hdfs://namenode:8020/demo
     """
     from headrace.datagen.errors import BadPlan
     from headrace.datagen.plan import seconds
@@ -96,8 +104,12 @@ def run(
         raise typer.BadParameter(str(fault)) from None
     if bootstrap is not None and (brokers is not None or port is not None):
         raise typer.BadParameter("--bootstrap uses a running cluster: leave out --brokers and --port")
+    if storage is not None and not chosen.has_pipeline:
+        raise typer.BadParameter(f"demo {chosen.name!r} has no pipeline with tables: leave out --storage")
+    if storage is not None and "://" not in storage:
+        storage = str(Path(storage).resolve())
     _end_in_order()
-    sys.exit(run_demo(chosen, Wishes(data, bootstrap, limit, brokers, port)))
+    sys.exit(run_demo(chosen, Wishes(data, bootstrap, limit, brokers, port, storage)))
 
 
 @app.command(name="ls")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from headrace.demos.errors import DemoFailed
 from headrace.kernel.json_values import JsonObject
 
 if TYPE_CHECKING:
@@ -19,6 +21,17 @@ class Lake:
     def __init__(self, storage: str) -> None:
         self._root = f"{storage.rstrip('/')}/tables"
         self._sizes: dict[str, int] = {}
+
+    def has_tables(self) -> bool:
+        """Raises DemoFailed if the place cannot be read."""
+        from deltalake.exceptions import DeltaError
+        from pyarrow import ArrowInvalid
+
+        try:
+            _, root = self._place
+            return bool(self._names(root))
+        except (OSError, DeltaError, ArrowInvalid) as error:
+            raise DemoFailed(f"cannot read {self._root}: {_one_line(str(error))}") from None
 
     def rows(self, view: str) -> list[JsonObject]:
         """The rows of a materialized view, which Spark replaces as a whole."""
@@ -69,3 +82,9 @@ class Lake:
                 found.update(urlsplit(json.loads(line)["path"]).path for line in lines[1:])
         # Paths of HDFS begin at its root without a slash.
         return sorted(unquote(path) if root.startswith("/") else unquote(path).lstrip("/") for path in found)
+
+
+def _one_line(message: str) -> str:
+    """The client of HDFS writes its causes below each other, with coloured arrows."""
+    plain = re.sub(r"\x1b\[\d+m", "", message)
+    return ": ".join(line for part in plain.splitlines() if (line := part.strip(" ↳")))

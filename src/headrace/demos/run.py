@@ -89,17 +89,23 @@ class DemoRun:
             configs = {**wanted.configs, **durable}
             self.client.create_topic(topic, wanted.partitions, replication_factor=replicas, configs=configs)
         self.inputs = Contents(self.client, [*generated, *more])
-        self.outputs = Contents(self.client, self.check.OUTPUTS, Lake(self._storage))
-        self._go_on()
+        lake = Lake(self._storage)
+        self.outputs = Contents(self.client, self.check.OUTPUTS, lake)
+        self._go_on(lake)
         self.published = DemoTopic(self.client, self.demo.name, self.check.TITLE)
         self.history = History(self.demo.trend)
         self._faults: list[BaseException] = []
         self._ended = threading.Event()
 
-    def _go_on(self) -> None:
+    def _go_on(self, lake: Lake) -> None:
         """After an earlier run with the same data. Raises DemoFailed if the demo cannot go on."""
         self.inputs.read_new()
         earlier = {topic: len(records) for topic, records in self.inputs.records.items() if records}
+        if not earlier and self.storage is not None and lake.has_tables():
+            raise DemoFailed(
+                f"{self.storage} has the tables of an earlier run, and the topics of this run are empty: name another "
+                "--storage, or the --data of that run"
+            )
         if earlier and self.story is not None and not getattr(self.story, "GOES_ON", False):
             raise DemoFailed(
                 f"topic {next(iter(earlier))!r} has records of an earlier run, and the story of {self.demo.name!r} "
@@ -229,21 +235,33 @@ class DemoRun:
                 if has_ended and expected is None:
                     self.inputs.read_new()
                     expected = self.check.expected(self.inputs)
-                if (expected is not None and found == expected) or time.monotonic() > deadline:
+                if expected is not None and found == expected:
                     break
                 facts = self._facts(run)
-                if facts.get("lag") == 0 and time.monotonic() - changed_at > self.settled_s:
+                # Services have no lag: the story ends when they have done their work.
+                if has_ended and facts.get("lag", 0) == 0 and time.monotonic() - changed_at > self.settled_s:
                     break
+                if time.monotonic() > deadline:
+                    raise DemoFailed(self._too_slow(has_ended, facts))
                 self._note(found, facts)
                 self.published.publish("running", facts, self._picture(found, _PAGE_ROWS))
                 time.sleep(_LOOK_EVERY_S)
-        if expected is None:
-            raise DemoFailed(f"the demo did not end within {self.patience_s:g} s; its logs are in {self.data}")
+        assert expected is not None
         state = "equal" if found == expected else "different"
         self._note(found, {}, is_last=True)
         self.published.publish(state, self._facts(None), self._picture(found, _PAGE_ROWS))
         self.console.print(rendered(self._picture(found, _END_ROWS)))
         return self._report(found, expected)
+
+    def _too_slow(self, has_ended: bool, facts: Mapping[str, Cell]) -> str:
+        """A result that is not complete is neither equal nor different."""
+        if not has_ended:
+            why = "its story goes on"
+        elif facts.get("lag", 0) == 0:
+            why = "its results still change"
+        else:
+            why = f"the pipeline has not read everything (lag {facts['lag']})"
+        return f"the demo did not end within {self.patience_s:g} s: {why}; its logs are in {self.data}"
 
     def _report(self, found: Result, expected: Result) -> bool:
         by = "Spark's" if self.demo.uses_spark else "The services'"
