@@ -6,7 +6,7 @@ The demos mostly wait: for groups, locks and time-outs. So they run at the same 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from headrace.client.blocking.client import BlockingClient
 from headrace.demos.catalogue import Demo, demos
 from headrace.demos.processes import OneBroker, running_brokers
+from headrace.demos.topics import Contents
 from headrace.net.free_ports import free_port
 from tests.demos.running import mutated, run_once
 from tests.support.effort import is_long
@@ -106,6 +107,16 @@ def test_recovery_on_three_brokers_loses_nothing(tmp_path: Path) -> None:
         )  # fmt: skip
     assert right, screen
     assert "the others take over" in screen
+
+
+def test_a_topic_may_become_visible_a_moment_later(shared: OneBroker) -> None:
+    """Another broker of a cluster hears of a new topic after the one that created it."""
+    reader, creator = BlockingClient(shared.bootstrap), BlockingClient(shared.bootstrap)
+    with reader, creator, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(Contents, reader, ["visible-later"])
+        assert not wait([reading], timeout=0.2).done
+        creator.create_topic("visible-later", 1)
+        assert reading.result().read_new() == 0
 
 
 def test_a_story_begins_with_empty_topics(outcomes: Outcomes, shared: OneBroker, tmp_path: Path) -> None:

@@ -109,6 +109,12 @@ def demos() -> dict[str, Demo]:
     return {path.parent.name: Demo(path.parent.name, path.parent) for path in sorted(_HERE.glob("*/data.yml"))}
 
 
+def without_java() -> str:
+    """What a person can try who has no Java."""
+    names = ", ".join(name for name, demo in demos().items() if not demo.uses_spark)
+    return f"These demos need no Java on one broker: {names}."
+
+
 def copied(directory: Path) -> Demo | None:
     """A demo in a directory of its own, usually a copy."""
     if not (directory / "check.py").is_file() or not (directory / "data.yml").is_file():

@@ -33,6 +33,9 @@ app = typer.Typer(
 Data = Annotated[Path | None, typer.Option(help="Where the demo keeps its files.")]
 Cluster = Annotated[str | None, typer.Option("--bootstrap", help="Use this cluster instead of starting a broker.")]
 
+For = Annotated[str | None, typer.Option("--for", help="On a terminal: stop after this time, for instance 2m.")]
+Count = Annotated[int | None, typer.Option(min=1, max=9, help="Number of brokers; more than one needs Java.")]
+
 
 @app.callback()
 def demo() -> None:
@@ -40,15 +43,28 @@ def demo() -> None:
 
 
 @app.command()
-def wordcount(data: Data = None, bootstrap: Cluster = None) -> None:
+def wordcount(data: Data = None, bootstrap: Cluster = None, for_: For = None, brokers: Count = None) -> None:
     """Count words with Spark: a broker, two topics, a pipeline, sample text and a live table.
 
     $ headrace demo wordcount --data data
     """
     from headrace.demos.wordcount.demo import run_wordcount
 
+    limit = _seconds(for_)
+    if bootstrap is not None and brokers is not None:
+        raise typer.BadParameter("--bootstrap uses a running cluster: leave out --brokers")
     _end_in_order()
-    sys.exit(run_wordcount(data=data, bootstrap=bootstrap))
+    sys.exit(run_wordcount(data=data, bootstrap=bootstrap, seconds=limit, brokers=brokers or 1))
+
+
+def _seconds(given: str | None) -> float | None:
+    from headrace.datagen.errors import BadPlan
+    from headrace.datagen.plan import seconds
+
+    try:
+        return None if given is None else seconds(given, "--for")
+    except BadPlan as fault:
+        raise typer.BadParameter(str(fault)) from None
 
 
 def _end_in_order() -> None:
@@ -65,12 +81,8 @@ def run(
         Path | None, typer.Option(help="Where the demo keeps its files. Without it they are removed at the end.")
     ] = None,
     bootstrap: Cluster = None,
-    for_: Annotated[
-        str | None, typer.Option("--for", help="On a terminal: stop after this time, for instance 2m.")
-    ] = None,
-    brokers: Annotated[
-        int | None, typer.Option(min=1, max=9, help="Number of brokers; more than one needs Java.")
-    ] = None,
+    for_: For = None,
+    brokers: Count = None,
     port: Annotated[int | None, typer.Option(min=0, max=65000, help="Port of the first broker.")] = None,
     storage: Annotated[
         str | None,
@@ -88,8 +100,6 @@ def run(
     $ headrace demo queue --for 30s
     $ headrace demo ingestion --storage hdfs://namenode:8020/demo
     """
-    from headrace.datagen.errors import BadPlan
-    from headrace.datagen.plan import seconds
     from headrace.demos.catalogue import copied, demos
     from headrace.demos.program import Wishes, run_demo
 
@@ -98,10 +108,7 @@ def run(
     if chosen is None:
         names = [*known, "wordcount"]
         raise Failed(f"no demo {name!r}.{nearest(name, names)} `headrace demo ls` lists the demos.")
-    try:
-        limit = None if for_ is None else seconds(for_, "--for")
-    except BadPlan as fault:
-        raise typer.BadParameter(str(fault)) from None
+    limit = _seconds(for_)
     if bootstrap is not None and (brokers is not None or port is not None):
         raise typer.BadParameter("--bootstrap uses a running cluster: leave out --brokers and --port")
     if storage is not None and not chosen.has_pipeline:
@@ -119,10 +126,9 @@ def list_demos(output: Output = Format.TABLE) -> None:
     $ headrace demo ls
     """
     from headrace.demos.catalogue import demos
+    from headrace.demos.wordcount.screen import TITLE
 
-    rows = [
-        {"demo": "wordcount", "shows": "Words of a text, counted as they arrive.", "spark": "yes", "directory": "—"}
-    ]
+    rows = [{"demo": "wordcount", "shows": TITLE, "spark": "yes", "directory": "—"}]
     rows += [
         {
             "demo": each.name,

@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
 from headrace.cli.support.child_broker import child_broker
+from headrace.client.blocking.client import BlockingClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.net.free_ports import free_port
 
@@ -22,6 +24,7 @@ _SERVES: Final = re.compile(r"serves \S+://([^:]+):(\d+)")
 _USUAL_PORT: Final = 9092
 _CONSOLE_PORT: Final = 8080
 _STOP_S: Final = 30
+_KNOWN_S: Final = 60
 
 
 class Brokers(Protocol):
@@ -47,11 +50,12 @@ def is_free(port: int) -> bool:
         return True
 
 
-def chosen_port(wanted: int | None) -> int:
-    """The wanted port; Kafka's usual port, or any free one, without a wish. Raises Refused if the wanted one is
-    taken."""
+def chosen_port(wanted: int | None, count: int = 1) -> int:
+    """The wanted port; without a wish Kafka's usual port if it and the next ones are free for `count` brokers, else any
+    free one. Raises Refused if the wanted one is taken."""
     if wanted is None:
-        return _USUAL_PORT if is_free(_USUAL_PORT) else free_port()
+        usual = range(_USUAL_PORT, _USUAL_PORT + count)
+        return _USUAL_PORT if all(map(is_free, usual)) else free_port()
     if wanted and not is_free(wanted):
         raise Refused(
             ErrorCode.invalid_config,
@@ -111,17 +115,37 @@ class DevelopmentCluster:
     def __init__(self, data: Path, count: int, port: int, settings: Mapping[str, str]) -> None:
         from headrace.cli.kafka_tools.support.tool import ToolFailed
         from headrace.cli.support.development_cluster import Cluster
-        from headrace.pipelines.spark.java import find_java
+        from headrace.pipelines.spark.java import JavaMissing, find_java
 
-        find_java()
+        try:
+            find_java()
+        except JavaMissing as missing:
+            why = str(missing).removeprefix("Spark needs ")
+            raise JavaMissing(f"{count} brokers need ZooKeeper, which needs {why}") from None
         self.count = count
         self._cluster = Cluster(count, data, port, 0, settings)
-        try:
-            self._cluster.start(lambda: False)
-        except ToolFailed as failed:
-            self._cluster.stop()
-            raise Refused(ErrorCode.broker_not_available, str(failed)) from None
+        with ExitStack() as undo:
+            undo.callback(self._cluster.stop)
+            try:
+                self._cluster.start(lambda: False)
+            except ToolFailed as failed:
+                raise Refused(ErrorCode.broker_not_available, str(failed)) from None
+            self._wait_until_each_knows_all()
+            undo.pop_all()
         self.bootstrap, self.console = self._cluster.bootstrap, self._cluster.console
+
+    def _wait_until_each_knows_all(self) -> None:
+        """A broker serves before the others have heard of it. A topic that is created then gets too few replicas, or
+        the controller refuses it."""
+        deadline = time.monotonic() + _KNOWN_S
+        for address in self._cluster.bootstrap.split(","):
+            while (known := _known_brokers(address)) < self.count:
+                if time.monotonic() > deadline:
+                    raise Refused(
+                        ErrorCode.broker_not_available,
+                        f"broker {address} knows {known} of {self.count} brokers after {_KNOWN_S} s",
+                    )
+                time.sleep(0.05)
 
     def kill(self, number: int) -> None:
         (pid,) = (row["pid"] for row in self._cluster.rows() if row["process"] == f"broker-{number}")
@@ -135,12 +159,18 @@ class DevelopmentCluster:
         self._cluster.stop()
 
 
+def _known_brokers(address: str) -> int:
+    """In the metadata of this broker. A client that knows several brokers could ask another one."""
+    with BlockingClient(address, client_id="headrace-demo") as client:
+        return client.broker_count()
+
+
 @contextmanager
 def running_brokers(
     data: Path, count: int = 1, *, port: int | None = None, settings: Mapping[str, str] | None = None
 ) -> Iterator[OneBroker | DevelopmentCluster]:
     """One broker, or a cluster with ZooKeeper. Raises Refused, or JavaMissing for a cluster."""
-    at = chosen_port(port)
+    at = chosen_port(port, count)
     brokers: OneBroker | DevelopmentCluster
     if count == 1:
         brokers = OneBroker(data, at, settings or {})

@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 
 from headrace.datagen.sending import NotSent
-from headrace.demos.catalogue import Demo, demos
+from headrace.demos.catalogue import Demo, without_java
 from headrace.demos.errors import DemoFailed
 from headrace.demos.processes import DevelopmentCluster, running_brokers, web_console
 from headrace.demos.run import DemoRun
@@ -67,18 +67,13 @@ def _exit_code(demo: Demo, wishes: Wishes, data: Path, console: Console) -> int:
                 return 0 if run.show_until_stopped(wishes.seconds) else 1
             return 0 if run.run_once() else 1
     except JavaMissing as error:
-        console.print(f"headrace: {error}\n{_without_java()}", style="red", highlight=False)
+        console.print(f"headrace: {error}\n{without_java()}", style="red", highlight=False, markup=False)
         return 1
     except (PipelineError, Fault, NotSent, DemoFailed) as error:
         console.print(f"headrace: {error}", style="red", highlight=False, markup=False)
         return 1
     except KeyboardInterrupt:
         return 0
-
-
-def _without_java() -> str:
-    names = ", ".join(name for name, demo in demos().items() if not demo.uses_spark)
-    return f"These demos need no Java on one broker: {names}."
 
 
 def _prepared(demo: Demo, wishes: Wishes, data: Path, console: Console, stack: ExitStack) -> DemoRun:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicMetadata
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.demos.lake import Lake
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.json_values import JsonObject
 from headrace.records.builder import Record
 
@@ -49,7 +50,7 @@ class Contents:
         self.records: dict[str, list[Record]] = {topic: [] for topic in topics}
         self._rows: dict[str, list[JsonObject]] = {topic: [] for topic in self.records}
         self._latest: dict[str, dict[str, JsonObject]] = {topic: {} for topic in self.records}
-        known = client.topics(list(self.records))
+        known = client.retrying("waiting for topics", lambda: _known(client, list(self.records)))
         self._partitions = [(topic, index) for topic in self.records for index in known[topic].partitions]
         self._at = client.list_offsets(dict.fromkeys(self._partitions, EARLIEST)) if self._partitions else {}
 
@@ -91,6 +92,15 @@ class Contents:
     def latest(self, topic: str) -> dict[str, JsonObject]:
         """The last value of every key, as a compacted topic keeps it."""
         return self._latest[topic]
+
+
+def _known(client: BlockingClient, names: list[str]) -> dict[str, TopicMetadata]:
+    """A broker of a cluster may hear of a new topic a moment after the broker that created it."""
+    found = client.topics(names)
+    for name in names:
+        if name not in found:
+            raise Refused(ErrorCode.leader_not_available, f"there is no topic {name!r}")
+    return found
 
 
 def json_object(value: bytes | None) -> JsonObject | None:

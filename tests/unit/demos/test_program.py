@@ -14,6 +14,7 @@ from headrace.demos.errors import DemoFailed
 from headrace.demos.program import Wishes, run_demo
 from headrace.kernel.errors import Refused
 from headrace.pipelines.connectors.cdc.change_logs import change_log
+from headrace.pipelines.spark import java
 from headrace.pipelines.spark.java import JavaMissing
 
 
@@ -31,19 +32,33 @@ def test_without_a_wish_the_usual_port_or_another_one_is_chosen(monkeypatch: pyt
     assert processes.chosen_port(None) == 9092
     monkeypatch.setattr(processes, "is_free", lambda port: False)
     assert processes.chosen_port(None) not in (0, 9092)
+    monkeypatch.setattr(processes, "is_free", lambda port: port != 9093)
+    assert processes.chosen_port(None) == 9092
+    assert processes.chosen_port(None, 3) not in (0, 9092)
 
 
 def test_without_java_the_demos_that_need_none_are_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def no_java() -> None:
-        raise JavaMissing("Spark needs Java 17 or newer")
+        raise JavaMissing("Spark needs Java 17 or newer: pip install 'headrace[spark]'")
 
     monkeypatch.setattr(program, "find_java", no_java)
     assert run_demo(demos()["taxi"], Wishes(data=tmp_path)) == 1
     said = capsys.readouterr().out
-    assert "headrace: Spark needs Java 17 or newer" in said
+    assert "headrace: Spark needs Java 17 or newer: pip install 'headrace[spark]'" in said
     assert "These demos need no Java on one broker: " in said and "queue" in said and "taxi" not in said
+
+
+def test_several_brokers_need_java_for_zookeeper(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def no_java() -> None:
+        raise JavaMissing("Spark needs Java 17 or newer")
+
+    monkeypatch.setattr(java, "find_java", no_java)
+    assert run_demo(demos()["queue"], Wishes(data=tmp_path, brokers=3, port=0)) == 1
+    assert "headrace: 3 brokers need ZooKeeper, which needs Java 17 or newer" in capsys.readouterr().out
 
 
 def test_without_postgresql_the_bank_uses_sqlite(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

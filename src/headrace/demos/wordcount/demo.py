@@ -25,14 +25,18 @@ from rich.live import Live
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import write_records
-from headrace.demos.processes import embedded_broker, web_console
+from headrace.demos.catalogue import without_java
+from headrace.demos.demo_topic import DemoTopic
+from headrace.demos.processes import DevelopmentCluster, embedded_broker, running_brokers, web_console
 from headrace.demos.wordcount.sample_text import LINES
 from headrace.demos.wordcount.screen import (
     INPUT_TOPIC,
     OUTPUT_TOPIC,
+    TITLE,
     Snapshot,
     fitting_rows,
     hints,
+    panels,
     picture,
     print_plain,
     program,
@@ -44,10 +48,12 @@ from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.progress import FlowProgress
 from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
 from headrace.pipelines.flows.templates import WORDCOUNT
+from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.records.builder import Record
 
 _PATIENCE_S: Final = 180.0
 _LINE_EVERY_S: Final = 0.5
+_MOST_REPLICAS: Final = 3
 
 
 def count_words(lines: list[str]) -> Counter[str]:
@@ -83,9 +89,11 @@ class WordCountDemo:
 
     def prepare(self) -> None:
         self._client = BlockingClient(self.bootstrap, client_id="headrace-demo")
-        self._client.create_topic(INPUT_TOPIC, 1, replication_factor=1)
-        self._client.create_topic(OUTPUT_TOPIC, 1, replication_factor=1, configs={"cleanup.policy": "compact"})
+        replicas = min(_MOST_REPLICAS, self._client.broker_count())
+        self._client.create_topic(INPUT_TOPIC, 1, replication_factor=replicas)
+        self._client.create_topic(OUTPUT_TOPIC, 1, replication_factor=replicas, configs={"cleanup.policy": "compact"})
         self._output = TopicReader(self.bootstrap, OUTPUT_TOPIC)
+        self._published = DemoTopic(self._client, "wordcount", TITLE)
 
     def start_pipeline(self) -> None:
         from headrace.pipelines.flows.runner import PipelineRun
@@ -128,7 +136,7 @@ class WordCountDemo:
                 self.counts[record.key.decode()] = int.from_bytes(record.value, "big", signed=True)
         progress = self.run.flows[0].progress if self.run.flows else FlowProgress("wordcount", "counts")
         batches = max(progress.batch_id + 1, 0)
-        return Snapshot(
+        snapshot = Snapshot(
             dict(self.counts),
             self.lines_sent,
             progress.lag if batches else None,
@@ -136,6 +144,12 @@ class WordCountDemo:
             batches,
             self.last_line,
         )
+        self.publish("running", snapshot)
+        return snapshot
+
+    def publish(self, state: str, snapshot: Snapshot) -> None:
+        """For the page of the demo in the web console."""
+        self._published.publish(state, {"lines sent": snapshot.lines_sent, "lag": snapshot.lag}, panels(snapshot))
 
     def expected(self) -> Counter[str]:
         """Counts the input topic itself, which includes lines of other producers and earlier runs."""
@@ -143,13 +157,13 @@ class WordCountDemo:
             [(record.value or b"").decode() for record in TopicReader(self.bootstrap, INPUT_TOPIC).read_new()]
         )
 
-    def show_until_interrupted(self) -> None:
+    def show_until_stopped(self, seconds: float | None) -> None:
         shown = hints(self.bootstrap)
         self.console.print(shown)
         rows = fitting_rows(self.console.height, len(self.console.render_lines(shown)))
         with Live(console=self.console, refresh_per_second=4, transient=False) as live:
-            sent_at, next_line = 0.0, 0
-            while True:
+            began, sent_at, next_line = time.monotonic(), 0.0, 0
+            while seconds is None or time.monotonic() < began + seconds:
                 if time.monotonic() - sent_at > _LINE_EVERY_S:
                     self.send(LINES[next_line % len(LINES)])
                     sent_at, next_line = time.monotonic(), next_line + 1
@@ -164,6 +178,7 @@ class WordCountDemo:
                 print_plain(self.console, self._wait_for(self.expected()))
         expected = self.expected()
         snapshot = self._wait_for(expected)
+        self.publish("equal" if snapshot.counts == expected else "different", snapshot)
         if snapshot.counts == expected:
             self.console.print(
                 f"{counted(sum(expected.values()), 'word')} in {counted(snapshot.lines_sent, 'line')}: "
@@ -184,8 +199,16 @@ class WordCountDemo:
             time.sleep(0.1)
 
 
-def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, interactive: bool | None = None) -> int:
-    """Returns the exit code. With `bootstrap` it uses a running cluster instead of starting a broker."""
+def run_wordcount(
+    *,
+    data: Path | None = None,
+    bootstrap: str | None = None,
+    interactive: bool | None = None,
+    seconds: float | None = None,
+    brokers: int = 1,
+) -> int:
+    """Returns the exit code. With `bootstrap` it uses a running cluster instead of starting a broker. `seconds` limits
+    the time on a terminal."""
     console = Console(soft_wrap=True)
     on_terminal = sys.stdout.isatty() if interactive is None else interactive
     temporary = None
@@ -194,7 +217,16 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
         data = temporary or Path("data") / "demo"
     try:
         if bootstrap is not None:
-            return _run(bootstrap, console, data / "pipeline", on_terminal)
+            return _run(bootstrap, console, data / "pipeline", on_terminal, seconds)
+        find_java()  # before a broker starts: without Java there is nothing to wait for
+        pipeline = data.resolve() / "pipeline"
+        if brokers > 1:
+            console.print(f"Starting {counted(brokers, 'broker')} …", highlight=False)
+            with running_brokers(data.resolve() / "brokers", brokers) as cluster:
+                assert isinstance(cluster, DevelopmentCluster)
+                console.print(f"{counted(brokers, 'broker')} on {cluster.bootstrap}. Starting Spark …", highlight=False)
+                _name_page(console, cluster.console)
+                return _run(cluster.bootstrap, console, pipeline, on_terminal, seconds)
         console.print("Starting a broker …")
         with embedded_broker(data.resolve() / "broker") as address:
             console.print(f"The broker serves {address}. Starting Spark …")
@@ -202,9 +234,11 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
             files = "" if temporary else f" --data {data / 'broker'}"
             when = f", while a broker runs ({program()} start{files})"
             with web_console(address, data.resolve() / "console.log") as url:
-                if url is not None:
-                    console.print(f"The web console is on {url}")
-                return _run(address, console, data.resolve() / "pipeline", on_terminal, when)
+                _name_page(console, url)
+                return _run(address, console, pipeline, on_terminal, seconds, when)
+    except JavaMissing as error:
+        console.print(f"headrace: {error}\n{without_java()}", style="red", highlight=False, markup=False)
+        return 1
     except (PipelineError, Fault) as error:
         console.print(f"headrace: {error}", style="red", markup=False)
         if temporary is not None and any(temporary.rglob("*.log")):
@@ -218,14 +252,23 @@ def run_wordcount(*, data: Path | None = None, bootstrap: str | None = None, int
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _run(bootstrap: str, console: Console, storage: Path, on_terminal: bool, when: str = "") -> int:
+def _name_page(console: Console, url: str | None) -> None:
+    if url is not None:
+        page = f"{url.rstrip('/')}/clusters/local/demos?name=wordcount"
+        console.print(f"The web console is on {url}; it shows the demo on {page}", highlight=False)
+
+
+def _run(
+    bootstrap: str, console: Console, storage: Path, on_terminal: bool, seconds: float | None, when: str = ""
+) -> int:
     demo = WordCountDemo(bootstrap, console, storage)
     try:
         demo.prepare()
         demo.start_pipeline()
         console.print(f"The pipeline runs: {INPUT_TOPIC} → words, counted → {OUTPUT_TOPIC}")
         if on_terminal:
-            demo.show_until_interrupted()
+            demo.show_until_stopped(seconds)
+            console.print("Stopping …")
             return 0
         right = demo.run_once()
         console.print(f"\nType next{when}:\n{what_next(bootstrap)}", highlight=False)

@@ -15,14 +15,19 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from headrace.demos import picture as demo_picture
+from headrace.demos.picture import Picture
 from headrace.kernel.plurals import counted
 
+TITLE: Final = "Words of a text, counted as they arrive."
 INPUT_TOPIC = "streams-plaintext-input"
 OUTPUT_TOPIC = "streams-wordcount-output"
 _FEWEST_ROWS: Final = 5
 _MOST_ROWS: Final = 20
 # Lines besides the words: title, header and frame of the table, two lines of facts, the cursor line.
 _LINES_AROUND: Final = 9
+# Rows of the table on the page of the web console.
+_PAGE_ROWS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
     table.add_column("word")
     table.add_column("count", justify="right")
     table.add_column("")
-    top = sorted(snapshot.counts.items(), key=lambda item: (-item[1], item[0]))[:rows]
+    top = _most_frequent(snapshot, rows)
     largest = max((count for _, count in top), default=1)
     for word, count in top:
         table.add_row(word, str(count), "█" * max(1, round(24 * count / largest)))
@@ -59,6 +64,16 @@ def picture(snapshot: Snapshot, bootstrap: str, *, rows: int) -> Group:
     )
     facts.append(f"{INPUT_TOPIC} ← {snapshot.last_line}", style="dim")
     return Group(facts, table)
+
+
+def panels(snapshot: Snapshot) -> Picture:
+    """The same for the web console."""
+    rows = _most_frequent(snapshot, _PAGE_ROWS)
+    return Picture((demo_picture.Table(f"{OUTPUT_TOPIC}: the words", ("word", "count"), rows, bar="count"),))
+
+
+def _most_frequent(snapshot: Snapshot, rows: int) -> list[tuple[str, int]]:
+    return sorted(snapshot.counts.items(), key=lambda item: (-item[1], item[0]))[:rows]
 
 
 def program() -> str:
@@ -88,5 +103,5 @@ def what_next(bootstrap: str) -> str:
 
 
 def print_plain(console: Console, snapshot: Snapshot) -> None:
-    top = sorted(snapshot.counts.items(), key=lambda item: (-item[1], item[0]))[:10]
+    top = _most_frequent(snapshot, 10)
     console.print("  ".join(f"{word} {count}" for word, count in top), highlight=False)
