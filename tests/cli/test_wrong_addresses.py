@@ -62,7 +62,8 @@ KAFKA = {
     "verifiable_producer": "--topic {t} --max-messages 1",
 }
 WITHOUT_BROKERS = {
-    "dump_log", "server_start", "server_stop", "storage", "zookeeper_start", "zookeeper_stop", "zookeeper_shell"
+    "dump_log", "run_class", "server_start", "server_stop", "storage",
+    "zookeeper_start", "zookeeper_stop", "zookeeper_shell",
 }  # fmt: skip
 # Creates its topic, as Kafka's tool does.
 CREATES_ITS_TOPIC = {"e2e_latency"}

@@ -40,6 +40,7 @@ TOOLS: Final = {
     "protobuf-console-producer": "schema_consoles.protobuf_console_producer",
     "reassign-partitions": "reassign_partitions",
     "replica-verification": "replica_verification",
+    "run-class": "run_class",
     "server-start": "server_start",
     "server-stop": "server_stop",
     "share-groups": "share_groups",

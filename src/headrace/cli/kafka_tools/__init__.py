@@ -12,5 +12,6 @@ Cluster:      `cluster`, `features`, `broker_api_versions`, `log_dirs`, `acls`, 
 Replicas:     `reassign_partitions`, `leader_election`, `replica_verification`
 Measurement:  `producer_perf`, `consumer_perf`, `e2e_latency`, `verifiable_producer`, `verifiable_consumer`
 Storage:      `storage`
+By class:     `run_class`
 Processes:    `server_start`, `server_stop`, `zookeeper_start`, `zookeeper_stop`, `zookeeper_shell`
 """
