@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.testing import RunningBroker, broker
 from tests.conformance.kafka_tool_runs import CLASSES, kafkas, ours_forked
 from tests.conformance.test_streams_and_connect import create, updates
-from tests.reference.tools import shared_tools
+from tests.reference.tools import Done, shared_tools
 from tests.support.clock import wait_for
 from tests.support.effort import is_long
 from tests.support.group_requests import Client, commit, patient_find, streams_beat
@@ -73,15 +73,22 @@ def counted(running: RunningBroker) -> dict[str, int]:
     return {word: counts[-1] for word, counts in updates(running, "counts").items()}
 
 
-def described(running: RunningBroker, *options: str) -> str:
+def describe(running: RunningBroker, *options: str) -> Done:
     asked = ("--bootstrap-server", running.bootstrap, "--describe", "--group", GROUP, *options)
-    done = shared_tools().run(CLASSES["kafka-streams-groups"], *asked)
+    return shared_tools().run(CLASSES["kafka-streams-groups"], *asked)
+
+
+def described(running: RunningBroker, *options: str) -> str:
+    done = describe(running, *options)
     assert done.code == 0, done
     return done.out
 
 
 def members_of(running: RunningBroker) -> int:
-    return sum(line.startswith(GROUP) for line in described(running, "--members").splitlines())
+    """None before the first member has joined: then there is no group."""
+    done = describe(running, "--members")
+    assert done.code == 0 or "GroupIdNotFoundException" in done.out, done
+    return sum(line.startswith(GROUP) for line in done.out.splitlines())
 
 
 def test_a_streams_application_counts_and_kafkas_tool_describes_it(running: RunningBroker, tmp_path: Path) -> None:

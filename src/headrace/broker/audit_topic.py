@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
+from headrace.coordinators.peers import Peers
+from headrace.coordinators.topic_writer import TopicWriter
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault, Refused
-from headrace.records.builder import Record, build_writable_batch
+from headrace.records.builder import Record
 from headrace.replication.partitions import Partitions
-from headrace.wire.apis import ApiKey
-from headrace.wire.entities import Body, Entity
 
 logger = logging.getLogger(__name__)
 
@@ -31,11 +31,6 @@ MAX_WAITING: Final = 10_000
 _PER_BATCH: Final = 500
 _PAUSE_S: Final = 1.0
 _CLOSE_WITHIN_S: Final = 1.0
-_PRODUCE_VERSION: Final = 9
-
-
-class Peers(Protocol):
-    async def request(self, broker_id: int, api_key: int, body: Body, *, version: int | None = None) -> Entity: ...
 
 
 class Creation(Protocol):
@@ -59,8 +54,7 @@ class AuditTopic:
         self._name = name
         self._broker_id = broker_id
         self._view = view
-        self._partitions = partitions
-        self._peers = peers
+        self._writer = TopicWriter(broker_id, view, partitions, peers, clock)
         self._creation = creation
         self._waiting: deque[Record] = deque()
         self._lost = 0
@@ -112,21 +106,4 @@ class AuditTopic:
         topic = self._view.current.topics.get(self._name)
         if topic is None or not topic.partitions:
             raise Refused(ErrorCode.unknown_topic_or_partition, "the topic is not known yet")
-        index = self._broker_id % len(topic.partitions)
-        leader = topic.partitions[index].leader
-        data = build_writable_batch(records)
-        if leader == self._broker_id:
-            now_ms = self._clock.wall_ms()
-            self._partitions.led(self._name, index).append(memoryview(data), acks=1, now_ms=now_ms)
-            return
-        part = {"index": index, "records": bytes(data)}
-        body: Body = {
-            "transactional_id": None,
-            "acks": 1,
-            "timeout": 5000,
-            "topic_data": [{"name": self._name, "partition_data": [part]}],
-        }
-        answer = await self._peers.request(leader, ApiKey.PRODUCE, body, version=_PRODUCE_VERSION)
-        code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
-        if code is not ErrorCode.none:
-            raise Refused(code, f"broker {leader} answers {code.name}")
+        await self._writer.write(self._name, self._broker_id % len(topic.partitions), records, acks=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.broker.live_config import LiveConfig
@@ -46,6 +46,8 @@ _INTERNAL: Final = {
 # Settings of every internal topic, independent of the broker's settings.
 INTERNAL_SETTINGS: Final = {name: fixed for name, (*_, fixed) in _INTERNAL.items()}
 
+NO_CONFIGS: Final[Mapping[str, str]] = {}
+
 
 class TopicCreation:
     """Owned by the event loop. Requests for the same topic share one creation."""
@@ -64,20 +66,20 @@ class TopicCreation:
         for name in names:
             self._once(name)
 
-    async def ensure(self, name: str) -> bool:
-        """Creates the topic if it is missing. True when it exists."""
-        return name in self._view.current.topics or await asyncio.shield(self._once(name))
+    async def ensure(self, name: str, configs: Mapping[str, str] = NO_CONFIGS) -> bool:
+        """Creates the topic with these settings if it is missing. True when it exists."""
+        return name in self._view.current.topics or await asyncio.shield(self._once(name, configs))
 
-    def _once(self, name: str) -> asyncio.Task[bool]:
+    def _once(self, name: str, configs: Mapping[str, str] = NO_CONFIGS) -> asyncio.Task[bool]:
         task = self._under_way.get(name)
         if task is None:
-            task = self._under_way[name] = asyncio.create_task(self._create(name))
+            task = self._under_way[name] = asyncio.create_task(self._create(name, configs))
             task.add_done_callback(lambda _: self._under_way.pop(name, None))
         return task
 
-    async def _create(self, name: str) -> bool:
+    async def _create(self, name: str, configs: Mapping[str, str]) -> bool:
         try:
-            (result,) = await self._gateway.create_topics([self._new_topic(name)])
+            (result,) = await self._gateway.create_topics([self._new_topic(name, configs)])
         except Fault as fault:
             log.warning("topic %s could not be created: %s", name, fault.message)
             return False
@@ -86,10 +88,10 @@ class TopicCreation:
             return False
         return name in self._view.current.topics
 
-    def _new_topic(self, name: str) -> NewTopic:
+    def _new_topic(self, name: str, given: Mapping[str, str]) -> NewTopic:
         internal = _INTERNAL.get(name)
         if internal is None:
-            return NewTopic(name)
+            return NewTopic(name, configs=dict(given))
         partitions, replication_factor, keys, configs = internal
         config = self._config()
         # With fewer brokers than replicas the controller refuses, and the client retries FindCoordinator.

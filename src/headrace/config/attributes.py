@@ -207,6 +207,8 @@ class BrokerAttributes:
     group_share_initialize_retry_interval_ms: int
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_state_topic_prune_interval_ms: int
+    errors_deadletterqueue_topic_name_prefix: str
+    errors_deadletterqueue_auto_create_topics_enable: bool
     group_streams_session_timeout_ms: int
     group_streams_min_session_timeout_ms: int
     group_streams_max_session_timeout_ms: int
@@ -480,6 +482,7 @@ class TopicAttributes:
     key_schema_validation: bool
     value_subject_name_strategy: str
     key_subject_name_strategy: str
+    errors_deadletterqueue_group_enable: bool
     retention_disk_percent: float
     flush_before_ack: bool
     validate_records: bool
@@ -501,6 +504,8 @@ class GroupAttributes:
     share_partition_max_record_locks: int
     share_record_lock_duration_ms: int
     share_renew_acknowledge_enable: bool
+    errors_deadletterqueue_topic_name: str
+    errors_deadletterqueue_copy_record_enable: bool
     streams_session_timeout_ms: int
     streams_heartbeat_interval_ms: int
     streams_assignment_interval_ms: int

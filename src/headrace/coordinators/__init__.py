@@ -5,5 +5,6 @@
 `share`     records of share groups: acquisition, acknowledgement, and their durable state
 `txn`       producer ids and transactions
 `peers`     the port to other brokers
+`topic_writer`   writes records of the broker itself to any topic
 `codec`     the records of the internal topics, in Kafka's formats
 """

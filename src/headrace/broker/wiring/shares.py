@@ -12,12 +12,14 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.runtime.internal_topic import InternalTopic
 from headrace.coordinators.share.administration import ShareAdministration
 from headrace.coordinators.share.consumption import ShareConsumption
+from headrace.coordinators.share.dead_letters import PERMISSION, DeadLetterRules, DeadLetters
 from headrace.coordinators.share.initializer import ShareInitializer
 from headrace.coordinators.share.led_share_partitions import LedSharePartitions
 from headrace.coordinators.share.membership import ShareMembership
 from headrace.coordinators.share.persister import Persister
 from headrace.coordinators.share.settings import share_settings
 from headrace.coordinators.share.state_coordinator import ShareStateCoordinator
+from headrace.coordinators.topic_writer import TopicWriter
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC
 from headrace.records.compression import Codec
 
@@ -52,6 +54,16 @@ class Shares:
             persister,
             lambda group: share_settings(config, view.current.config_of("group", group)),
             catch_up,
+            DeadLetters(
+                TopicWriter(broker.broker_id, view, partitions, broker.peers, broker.clock),
+                view,
+                DeadLetterRules(
+                    config.errors_deadletterqueue_topic_name_prefix,
+                    config.errors_deadletterqueue_auto_create_topics_enable,
+                ),
+                lambda name: creation.ensure(name, {PERMISSION: "true"}),
+                broker.clock,
+            ),
             clock=broker.clock,
         )
         self.consumption = ShareConsumption(

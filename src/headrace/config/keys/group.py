@@ -103,6 +103,22 @@ KEYS = (
         "Whether a member can renew its acquisition lock.",
     ),
     Key(
+        "errors.deadletterqueue.topic.name",
+        STRING,
+        "",
+        "Topic for dead letters of a share group: records that a member rejected, or that were delivered too often. "
+        "Empty: the broker archives them without a letter. The topic must permit it "
+        "(`errors.deadletterqueue.group.enable`). Kafka has this setting since 4.4.",
+        ours=True,
+    ),
+    Key(
+        "errors.deadletterqueue.copy.record.enable",
+        BOOLEAN,
+        False,
+        "Whether a dead letter is a copy of the record. If not, it has only headers that name the record.",
+        ours=True,
+    ),
+    Key(
         "streams.session.timeout.ms",
         INT,
         45_000,

@@ -180,6 +180,14 @@ TOPIC_KEYS = (
         ours=True,
     ),
     Key(
+        "errors.deadletterqueue.group.enable",
+        Type.BOOLEAN,
+        False,
+        "Whether share groups can use this topic for dead letters (`errors.deadletterqueue.topic.name`). Kafka has "
+        "this setting since 4.4.",
+        ours=True,
+    ),
+    Key(
         "retention.disk.percent",
         Type.DOUBLE,
         0.0,

@@ -6,6 +6,7 @@ from headrace.config.effect import harmless, refused, warned
 from headrace.config.key import Importance, Key, Type, Update
 from headrace.config.rules import at_least, between, some_of
 
+BOOLEAN = Type.BOOLEAN
 INT = Type.INT
 SHORT = Type.SHORT
 STRING = Type.STRING
@@ -290,5 +291,19 @@ KEYS = (
         "How often the coordinator deletes records that its snapshots replace.",
         importance=LOW,
         internal=True,
+    ),
+    Key(
+        "errors.deadletterqueue.topic.name.prefix",
+        STRING,
+        "dlq.",
+        "The names of topics for dead letters of share groups must begin with this. Kafka has this setting since 4.4.",
+        ours=True,
+    ),
+    Key(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        BOOLEAN,
+        False,
+        "Whether the broker creates the topic for dead letters of a share group when it needs it.",
+        ours=True,
     ),
 )

@@ -5,6 +5,7 @@
 `reading`                which batches of a read a ShareFetch returns
 `led_share_partitions`   the share partitions that this broker leads: fetch, acknowledge, expiry of locks
 `consumption`            ShareFetch and ShareAcknowledge, without wire versions
+`dead_letters`           records that no member could process, written to a topic of the group's choice
 `outbox`                 writes the changes of one share partition to the share coordinator
 `persister`              reads and writes the state of a share partition at its coordinator
 `state_coordinator`      the share coordinator: shards of `__share_group_state`

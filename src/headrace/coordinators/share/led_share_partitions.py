@@ -12,15 +12,23 @@ import logging
 import os
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
 from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot, StateBatch
 from headrace.coordinators.runtime.runtime import LedPartitions
 from headrace.coordinators.share.core.acquisition import Acquired, AcquireRequest, LogBatch
-from headrace.coordinators.share.core.share_partition import Acknowledgement, SharePartition, ShareProgress
+from headrace.coordinators.share.core.share_partition import (
+    Acknowledgement,
+    Changes,
+    DeadRecords,
+    SharePartition,
+    ShareProgress,
+)
 from headrace.coordinators.share.core.share_state import NOT_STARTED
 from headrace.coordinators.share.core.starting import StartingPoint, starting_point
+from headrace.coordinators.share.dead_letters import DeadLetterTopic
 from headrace.coordinators.share.outbox import Outbox
 from headrace.coordinators.share.reading import aborted_batches, log_batches, spanning
 from headrace.coordinators.share.settings import ShareSettings
@@ -69,6 +77,12 @@ class SharePartitionStates(Protocol):
     ) -> None: ...
 
 
+class WritesDeadLetters(Protocol):
+    async def write(
+        self, key: ShareKey, source: Partition, dead: Sequence[DeadRecords], topic: DeadLetterTopic
+    ) -> None: ...
+
+
 @dataclass(slots=True)
 class LedSharePartition:
     key: ShareKey
@@ -79,6 +93,8 @@ class LedSharePartition:
     waiting: ReaderSet
     outbox: Outbox
     timer: asyncio.TimerHandle | None = None
+    letters: set[asyncio.Task[None]] = field(default_factory=set)
+    """Changes whose dead letters are being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,7 @@ class LedSharePartitions:
         persister: SharePartitionStates,
         settings: Callable[[str], ShareSettings],
         catch_up: Callable[[], Awaitable[None]],
+        dead_letters: WritesDeadLetters,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._partitions = partitions
@@ -104,6 +121,7 @@ class LedSharePartitions:
         self._persister = persister
         self._settings = settings
         self._catch_up = catch_up
+        self._dead_letters = dead_letters
         self._clock = clock.wall_ms
         self._share_partitions: dict[ShareKey, LedSharePartition] = {}
         self._loading: dict[ShareKey, asyncio.Task[LedSharePartition]] = {}
@@ -114,6 +132,8 @@ class LedSharePartitions:
     def close(self) -> None:
         for key, share_partition in list(self._share_partitions.items()):
             share_partition.outbox.close()
+            for writing in share_partition.letters:
+                writing.cancel()
             self._drop(key)
         for loading in self._loading.values():
             loading.cancel()
@@ -184,6 +204,7 @@ class LedSharePartitions:
             max_locks=settings.max_locks,
             max_deliveries=settings.max_deliveries,
             lock_ms=settings.lock_ms,
+            names_dead=settings.dead_letters is not None,
         )
         waiting = ReaderSet()
 
@@ -216,7 +237,7 @@ class LedSharePartitions:
     def forget_group(self, group_id: str) -> None:
         """The group has no session on this broker. A later fetch loads its share partitions again."""
         for key, share_partition in list(self._share_partitions.items()):
-            if key.group_id == group_id and share_partition.outbox.is_empty:
+            if key.group_id == group_id and share_partition.outbox.is_empty and not share_partition.letters:
                 self._drop(key)
 
     # --- fetching -----------------------------------------------------------------------------------------------
@@ -284,6 +305,7 @@ class LedSharePartitions:
             settings.max_deliveries,
             settings.lock_ms,
         )
+        core.names_dead = settings.dead_letters is not None
 
     # --- acknowledging ------------------------------------------------------------------------------------------
 
@@ -297,7 +319,7 @@ class LedSharePartitions:
             )
         changes = share_partition.core.acknowledge(member, acknowledgements, self._clock())
         self._watch_locks(share_partition)
-        await share_partition.outbox.put(changes)
+        await self._put(share_partition, changes)
 
     async def release(self, key: ShareKey, member: str) -> None:
         try:
@@ -307,7 +329,24 @@ class LedSharePartitions:
         if share_partition is not None:
             changes = share_partition.core.release(member)
             self._watch_locks(share_partition)
+            await self._put(share_partition, changes)
+
+    def _put(self, share_partition: LedSharePartition, changes: Changes) -> Awaitable[None]:
+        """Writes the change, after the letters of its dead records. Awaiting it is optional, and a caller that goes
+        away does not stop it: nobody else could finish the change."""
+        settings = self._settings(share_partition.key.group_id)
+        if not changes.dead or settings.dead_letters is None:
+            return share_partition.outbox.put(changes)
+
+        async def write(topic: DeadLetterTopic) -> None:
+            await self._dead_letters.write(share_partition.key, share_partition.partition, changes.dead, topic)
             await share_partition.outbox.put(changes)
+
+        writing = asyncio.ensure_future(write(settings.dead_letters))
+        share_partition.letters.add(writing)
+        writing.add_done_callback(share_partition.letters.discard)
+        writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # the outbox logs it
+        return asyncio.shield(writing)
 
     async def _write(
         self, share_partition: LedSharePartition, standing: ShareProgress, changes: Sequence[StateBatch]
@@ -353,7 +392,7 @@ class LedSharePartitions:
         except Fault:
             self._drop(share_partition.key)  # its topic is deleted, or another broker leads and writes its state
             return
-        share_partition.outbox.put(share_partition.core.expire(self._clock()))
+        self._put(share_partition, share_partition.core.expire(self._clock()))
         self._watch_locks(share_partition)
         share_partition.waiting.wake_all()
 

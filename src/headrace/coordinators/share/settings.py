@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from headrace.config.key import Value
+from headrace.coordinators.share.dead_letters import DeadLetterTopic
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
@@ -18,6 +19,7 @@ class ShareSettings:
     auto_offset_reset: str = "latest"
     isolation: int = READ_UNCOMMITTED
     may_renew: bool = True
+    dead_letters: DeadLetterTopic | None = None
 
 
 class TypedValues(Protocol):
@@ -36,5 +38,12 @@ def share_settings(broker: TypedValues, group: Mapping[str, str]) -> ShareSettin
         lock_ms=number("share.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
         auto_offset_reset=group.get("share.auto.offset.reset", "latest"),
         may_renew=group.get("share.renew.acknowledge.enable", "true").lower() != "false",
+        dead_letters=_dead_letter_topic(group),
         isolation=READ_COMMITTED if group.get("share.isolation.level") == "read_committed" else READ_UNCOMMITTED,
     )
+
+
+def _dead_letter_topic(group: Mapping[str, str]) -> DeadLetterTopic | None:
+    name = group.get("errors.deadletterqueue.topic.name", "")
+    copies = group.get("errors.deadletterqueue.copy.record.enable", "false").lower() == "true"
+    return DeadLetterTopic(name, copies) if name else None

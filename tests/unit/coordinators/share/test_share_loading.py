@@ -18,6 +18,7 @@ from headrace.coordinators.group.coordinator import GroupCoordinator
 from headrace.coordinators.group.core.share.initialization import have_begun
 from headrace.coordinators.runtime.runtime import LedPartitions
 from headrace.coordinators.share.core.share_state import NOT_STARTED
+from headrace.coordinators.share.dead_letters import DeadLetters
 from headrace.coordinators.share.initializer import ShareInitializer
 from headrace.coordinators.share.led_share_partitions import LedSharePartitions
 from headrace.coordinators.share.persister import Persister
@@ -61,8 +62,9 @@ def test_the_start_offset_uses_the_newest_group_settings(stored: int, begins_at:
         known.append(ShareSettings(auto_offset_reset="earliest"))
 
     led = OneLedPartition()
+    no_letters = cast("DeadLetters", None)
     share_partitions = LedSharePartitions(
-        cast("LedPartitions", led), cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up
+        cast("LedPartitions", led), cast("ClusterView", led), Stored(stored), lambda _: known[-1], catch_up, no_letters
     )
     assert asyncio.run(share_partitions.load(KEY)).core.start_offset == begins_at
     assert len(known) == 1 + (stored == NOT_STARTED), "only a new share partition needs to ask"

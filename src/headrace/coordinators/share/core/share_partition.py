@@ -49,11 +49,22 @@ class Acknowledgement(NamedTuple):
     types: Sequence[int]
 
 
+class DeadRecords(NamedTuple):
+    """Records that no member gets again: one rejected them, or they were delivered too often."""
+
+    first: int
+    last: int
+    deliveries: int
+    is_rejected: bool
+
+
 class Changes(NamedTuple):
-    """Changes to write. `number` is None for a change that has taken effect already, written or not."""
+    """Changes to write. `number` is None for a change that has taken effect already, written or not. A change with
+    `dead` records has a number: they must become dead letters before it is written."""
 
     number: int | None
     batches: list[StateBatch]
+    dead: Sequence[DeadRecords] = ()
 
 
 class ShareProgress(NamedTuple):
@@ -86,7 +97,10 @@ class SharePartition:
         max_locks: int = 2_000,
         max_deliveries: int = 5,
         lock_ms: int = 30_000,
+        names_dead: bool = False,
     ) -> None:
+        """`names_dead`: the group has a topic of dead letters, so changes name the dead records."""
+        self.names_dead = names_dead
         self.start_offset = start_offset
         self.state_epoch = state_epoch
         self.max_locks = max_locks
@@ -211,22 +225,25 @@ class SharePartition:
                 self._check_held(member, first, last)
                 steps.append((first, last, kind))
                 settled = settled if kind is AcknowledgeType.RENEW else last
-        number, batches = self._begin(), list[StateBatch]()
+        number, batches, dead = self._begin(), list[StateBatch](), list[DeadRecords]()
         for each in acknowledgements:
             self._take_apart(each)
         for first, last, kind in steps:
             runs = [run for run in self._runs.covering(first, last) if run.state is RecordState.ACQUIRED]
-            if kind is AcknowledgeType.ACCEPT:
-                batches += self._settle(runs, RecordState.ACKNOWLEDGED, number)
-            elif kind is AcknowledgeType.RELEASE:
-                batches += self._give_back(runs, number)
-            elif kind is AcknowledgeType.RENEW:
+            if kind is AcknowledgeType.RENEW:
                 for run in runs:
                     run.locked_until_ms = now_ms + self.lock_ms
+                continue
+            if kind is AcknowledgeType.RELEASE:
+                changed = self._give_back(runs, number)
             else:
-                batches += self._settle(runs, RecordState.ARCHIVED, number)
+                accepted = kind is AcknowledgeType.ACCEPT
+                changed = self._settle(runs, RecordState.ACKNOWLEDGED if accepted else RecordState.ARCHIVED, number)
+            batches += changed
+            if kind is not AcknowledgeType.GAP:  # a gap is no record
+                dead += self._dead(changed, is_rejected=kind is AcknowledgeType.REJECT)
         self._runs.join()
-        return Changes(number, batches)
+        return Changes(number, batches, dead)
 
     def _check_known(self, each: Acknowledgement) -> None:
         if not self._portions.begins_by(max(each.first, self.start_offset)):
@@ -266,13 +283,16 @@ class SharePartition:
         """A member leaves: its records become available to others."""
         mine = [r for r in self._runs if r.state is RecordState.ACQUIRED and r.member == member]
         number = self._begin()
-        return Changes(number, self._give_back(mine, number))
+        batches = self._give_back(mine, number)
+        return Changes(number, batches, self._dead(batches, is_rejected=False))
 
     def expire(self, now_ms: int) -> Changes:
         over = [r for r in self._runs if r.state is RecordState.ACQUIRED and r.locked_until_ms <= now_ms]
-        changes = Changes(None, self._give_back(over))
+        is_last = self.names_dead and any(run.deliveries >= self.max_deliveries for run in over)
+        number = self._begin() if is_last else None
+        batches = self._give_back(over, number)
         self._advance()
-        return changes
+        return Changes(number, batches, self._dead(batches, is_rejected=False))
 
     def log_start_moved(self, log_start: int) -> None:
         """Retention removed records: they are archived."""
@@ -301,7 +321,7 @@ class SharePartition:
                 run.change.locked_until_ms,
             )
             run.change = None
-            if run.locked_until_ms <= now_ms:
+            if run.locked_until_ms <= now_ms and not self.names_dead:  # else `expire` names those that die
                 over.append(run)
         self._give_back(over)
         self._advance()
@@ -317,6 +337,15 @@ class SharePartition:
         spent = [run for run in runs if run.deliveries >= self.max_deliveries]
         again = [run for run in runs if run.deliveries < self.max_deliveries]
         return self._settle(spent, RecordState.ARCHIVED, change) + self._settle(again, RecordState.AVAILABLE, change)
+
+    def _dead(self, batches: Sequence[StateBatch], *, is_rejected: bool) -> list[DeadRecords]:
+        if not self.names_dead:
+            return []
+        return [
+            DeadRecords(first, last, deliveries, is_rejected)
+            for first, last, state, deliveries in batches
+            if state == RecordState.ARCHIVED
+        ]
 
     def _settle(self, runs: Sequence[Run], state: RecordState, change: int | None = None) -> list[StateBatch]:
         for run in runs:

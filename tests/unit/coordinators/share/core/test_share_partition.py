@@ -12,6 +12,7 @@ from headrace.coordinators.share.core.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Changes,
+    DeadRecords,
     SharePartition,
     check,
 )
@@ -339,3 +340,47 @@ def test_runs_split_join_and_replace() -> None:
     assert [(r.first, r.last) for r in runs] == [(0, 9)]
     runs.drop_before(4)
     assert [(r.first, r.last) for r in runs] == [(4, 9)]
+
+
+# --- dead records: rejected, or delivered too often
+
+
+def test_dead_records_are_named_once_when_a_group_has_dead_letters() -> None:
+    share_partition = SharePartition(0, max_deliveries=2, names_dead=True)
+    take(share_partition, "a", (0, 5))
+    changes = share_partition.acknowledge("a", ack(0, 5, ACCEPT, REJECT, GAP, RELEASE, RELEASE, REJECT), 0)
+    assert changes.dead == [DeadRecords(1, 1, 1, True), DeadRecords(5, 5, 1, True)], "neither the gap nor the releases"
+    durable(share_partition, changes)
+    take(share_partition, "a", (0, 5))
+    released = share_partition.release("a")
+    assert released.dead == [DeadRecords(3, 4, 2, False)]
+    assert share_partition.acknowledge("b", [], 0).dead == []
+
+
+def test_a_dead_record_moves_the_start_offset_only_when_its_change_is_durable() -> None:
+    """Otherwise the next leader would not know of it, and its letter would be lost with this broker."""
+    share_partition = SharePartition(0, max_deliveries=1, lock_ms=1_000, names_dead=True)
+    take(share_partition, "a", (0, 0))
+    expired = share_partition.expire(1_000)
+    assert (expired.dead, share_partition.start_offset) == ([DeadRecords(0, 0, 1, False)], 0)
+    assert share_partition.standing().start_offset == 0, "another change does not write it"
+    assert take(share_partition, "b", (0, 0)) == []
+    durable(share_partition, expired)
+    assert share_partition.start_offset == 1
+
+
+def test_a_record_whose_acknowledgement_failed_after_its_lock_still_becomes_a_dead_record() -> None:
+    share_partition = SharePartition(0, max_deliveries=1, lock_ms=1_000, names_dead=True)
+    take(share_partition, "a", (0, 0))
+    accepted = share_partition.acknowledge("a", ack(0, 0, ACCEPT), 0)
+    assert accepted.number is not None
+    share_partition.undone([accepted.number], 2_000)
+    assert share_partition.next_expiry_ms == 1_000
+    assert share_partition.expire(2_000).dead == [DeadRecords(0, 0, 1, False)]
+
+
+def test_no_record_is_named_without_dead_letters() -> None:
+    share_partition = SharePartition(0, max_deliveries=1, lock_ms=1_000)
+    take(share_partition, "a", (0, 1))
+    assert not share_partition.acknowledge("a", ack(0, 0, REJECT), 0).dead
+    assert not share_partition.expire(1_000).dead
