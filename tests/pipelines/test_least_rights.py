@@ -1,13 +1,15 @@
 """Pipelines run with the rights that `headrace acl for-pipeline` prints for them, and need each of them.
 
-The broker has TLS, SCRAM logins and an authorizer. A run with the printed rights must write its rows, publish its
-progress and commit its offsets without one denied request, and must use every right. The long effort removes the rights
-one at a time: then something of that is missing.
+The broker has TLS, SCRAM logins and an authorizer. A run and a restart with new rows must write their rows, publish
+progress, note the topics that they read and commit offsets without one denied request, and must use every right.
+The long effort removes the rights one at a time: then something of that is missing. Some rights are needed only by
+the restart, because the first run finds no ledger to read.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,8 @@ import pytest
 from headrace.cli.facts.pipeline_rights import rights_of_mirror, rights_of_pipeline
 from headrace.cli.facts.pipeline_topics import is_mirror
 from headrace.client.acls import create_acls
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.client import LATEST, BlockingClient
+from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.security import ClientSecurity
 from headrace.handlers.dispatch.audit import Audit
@@ -27,6 +30,8 @@ from headrace.pipelines.connectors.connector import load_pipeline, pipeline_run
 from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.connectors.mirror import load_mirror, mirror_run
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.sink.ledger import LEDGER_TOPIC
+from headrace.pipelines.source.stream_state import NOTES_TOPIC
 from headrace.records.builder import Record
 from headrace.security.acl import least_rights
 from headrace.security.acl.authorizer import Authorizer, Decision
@@ -41,7 +46,7 @@ from tests.support.names import unique
 
 # The sink looks for a ledger of earlier versions. Without the right it goes on without one.
 OLD_LEDGERS = "headrace-sink."
-INTERNAL = ("__pipelines", "__streams", "__sink_ledger")
+INTERNAL = ("__pipelines", NOTES_TOPIC, LEDGER_TOPIC)
 
 
 @dataclass
@@ -111,12 +116,13 @@ def _watch(found: Watched, patch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Subject:
-    """A pipeline, connector or mirror that runs once. `grants`: a user and its rights for each cluster. `wanted`: the
-    values that must arrive in topics."""
+    """A pipeline, connector or mirror that runs, and runs again with new rows. `grants`: a user and its rights for each
+    cluster. `reads`: the topics that it must note. `wanted`: the values that must arrive in topics."""
 
     grants: list[tuple[str, list[Right]]]
     run: Callable[[], None]
     reports: list[str]
+    reads: list[str]
     wanted: dict[str, dict[bytes, int]]
 
 
@@ -143,8 +149,9 @@ def connector(watched: Watched, spark: Any, directory: Path) -> Subject:
         f"bootstrap: {watched.broker.bootstrap}\nkafka:\n{kafka_block(watched.login(user), '  ')}"
         f"from:\n  topic: {{name: {source}, schema: id int}}\nto:\n  topic: {{name: {target}}}\n"
     )
-    wanted = {target: {b'{"id":1}': 1}, f"{source}.dlq": {b"?": 1}}
-    return _subject(file, spark, [user], wanted)
+    wanted = {target: {b'{"id":1}': 1, b'{"id":2}': 1}, f"{source}.dlq": {b"?": 1}}
+    second = [Record(None, b'{"id": 2}', timestamp_ms=3)]
+    return _subject(file, spark, [user], [source], wanted, lambda: watched.cluster.write(source, second))
 
 
 def mirror(watched: Watched, spark: Any, directory: Path) -> Subject:
@@ -158,7 +165,9 @@ def mirror(watched: Watched, spark: Any, directory: Path) -> Subject:
     )
     file = directory / f"{name}.yml"
     file.write_text(f"{sides}topics: '{source}'\nrename: '{name}.{{topic}}'\n")
-    return _subject(file, spark, [reader, writer], {f"{name}.{source}": {b"mirrored": 1}})
+    wanted = {f"{name}.{source}": {b"mirrored": 1, b"later": 1}}
+    second = [Record(b"k", b"later", timestamp_ms=2)]
+    return _subject(file, spark, [reader, writer], [source], wanted, lambda: watched.cluster.write(source, second))
 
 
 def changes(watched: Watched, spark: Any, directory: Path) -> Subject:
@@ -174,11 +183,12 @@ def changes(watched: Watched, spark: Any, directory: Path) -> Subject:
         f"to:\n  topic: {{name: {target}}}\n"
     )
 
-    def prepare() -> None:
+    def insert() -> None:
         with Database(url).connect() as connection:
-            connection.execute("INSERT INTO accounts VALUES (1, 'ann')")
+            connection.execute("INSERT INTO accounts (name) VALUES ('ann')")
 
-    return _subject(file, spark, [user], {target: {b"insert": 1}}, before_second_run=prepare)
+    # The first run only begins to capture.
+    return _subject(file, spark, [user], [], {target: {b"insert": 2}}, insert, insert)
 
 
 def directory_pipeline(watched: Watched, spark: Any, directory: Path) -> Subject:
@@ -195,7 +205,9 @@ def directory_pipeline(watched: Watched, spark: Any, directory: Path) -> Subject
         "libraries:\n  - glob:\n      include: transformations/**\n"
     )
     (place / "transformations" / "flows.py").write_text(_FLOWS.format(source=source, target=target))
-    return _subject(place, spark, [user], {f"{target}-copied": {b"x": 1}, f"{target}-counted": {b"1": 1}})
+    wanted = {f"{target}-copied": {b"x": 2}, f"{target}-counted": {b"1": 1, b"2": 1}}
+    second = [Record(b"k", b"x", timestamp_ms=2)]
+    return _subject(place, spark, [user], [source], wanted, lambda: watched.cluster.write(source, second))
 
 
 _FLOWS = """from pyspark import pipelines as dp
@@ -229,8 +241,9 @@ def _subject(
     place: Path,
     spark: Any,
     users: list[str],
+    reads: list[str],
     wanted: dict[str, dict[bytes, int]],
-    before_second_run: Callable[[], None] | None = None,
+    *between_runs: Callable[[], None],
 ) -> Subject:
     parts = (
         rights_of_mirror(place, frozenset())
@@ -241,12 +254,12 @@ def _subject(
 
     def run() -> None:
         run_of(place, spark, reports)
-        if before_second_run is not None:
-            before_second_run()
+        for prepare in between_runs:
+            prepare()
             run_of(place, spark, reports)
 
     grants = [(user, part.rights) for user, part in zip(users, parts, strict=True)]
-    return Subject(grants, run, reports, wanted)
+    return Subject(grants, run, reports, reads, wanted)
 
 
 def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
@@ -259,9 +272,9 @@ def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
     }
     rows = directory / f"{name}-rows"
     rows.mkdir()
-    (rows / "one.txt").write_text("written\n")
 
-    def run() -> None:
+    def run_with(text: str) -> None:
+        (rows / f"{text}.txt").write_text(f"{text}\n")
         stream = spark.readStream.format("text").load(str(rows)).writeStream.format("headrace").options(**options)
         query = stream.option("checkpointLocation", str(directory / f"{name}-c")).trigger(availableNow=True).start()
         try:
@@ -270,8 +283,12 @@ def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
             # Spark raises its own and py4j's errors.
             raise PipelineError(str(error)) from error
 
+    def run() -> None:
+        run_with("one")
+        run_with("two")
+
     rights = least_rights.of_sink([target], [f"{name}-"])
-    return Subject([(user, rights)], run, [], {target: {b"written": 1}})
+    return Subject([(user, rights)], run, [], [], {target: {b"one": 1, b"two": 1}})
 
 
 SUBJECTS = [connector, mirror, changes, directory_pipeline, exactly_once_sink]
@@ -299,7 +316,20 @@ def problems(watched: Watched, subject: Subject, output: pytest.CaptureFixture[s
     for topic, values in subject.wanted.items():
         if topic not in client.topics([topic]) or values_of(watched.cluster, topic) != values:
             found.append(f"{topic} lacks its rows")
-    return found
+    return found + [f"no note of {topic}" for topic in subject.reads if topic not in noted_topics(watched)]
+
+
+def noted_topics(watched: Watched) -> set[str]:
+    """The topics in notes of the source. Without the notes a query does not notice that a topic was created again while
+    the query was stopped."""
+    client = watched.cluster.client
+    if NOTES_TOPIC not in client.topics([NOTES_TOPIC]):
+        return set()
+    notes = NOTES_TOPIC, 0
+    end = client.list_offsets({notes: LATEST})[notes]
+    return {
+        json.loads(record.key or b"")["topic"] for record in fetched_records(client, notes, 0, end, FetchSettings())
+    }
 
 
 @pytest.mark.parametrize("make", SUBJECTS)
