@@ -19,6 +19,8 @@ from tests.conformance.test_kafkajs import run_kafkajs
 from tests.reference.tools import shared_tools
 from tests.support.certificates import Authority
 from tests.support.clock import PATIENCE_S
+from tests.support.effort import is_long
+from tests.support.maven import jars
 from tests.support.sasl import PASSWORD, SaslBroker, sasl_broker
 
 USER, MECHANISM = "anna", "SCRAM-SHA-512"
@@ -162,6 +164,24 @@ def test_java(secured: Secured, tmp_path: Path) -> None:
     limits = ["--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "30000"]
     read = shared_tools().run("org.apache.kafka.tools.consumer.ConsoleConsumer", *to, *limits)
     assert read.out == lines, read
+
+
+@pytest.mark.needs("java", "mvn")
+@pytest.mark.skipif(not is_long(), reason="two processes of Java: HEADRACE_EFFORT=long")
+def test_java_3_9(secured: Secured, tmp_path: Path) -> None:
+    """The last version of Java's client before Kafka 4."""
+    file = tmp_path / "client.properties"
+    file.write_text(secured.java())
+    artifacts = [("org.apache.kafka", name, "3.9.1", "") for name in ("kafka-tools", "kafka_2.13")]
+    java = ["java", "-XX:TieredStopAtLevel=1", "-cp", jars("kafka-tools-3.9.1", *artifacts)]
+    to = ["--bootstrap-server", secured.bootstrap, "--topic", "java-3.9"]
+    lines = "".join(f"{value.decode()}\n" for value in VALUES)
+    produce = [*java, "kafka.tools.ConsoleProducer", *to, "--producer.config", str(file)]
+    subprocess.run(produce, input=lines, text=True, check=True, timeout=120)
+    consume = [*java, "org.apache.kafka.tools.consumer.ConsoleConsumer", *to, "--consumer.config", str(file)]
+    limits = ["--from-beginning", "--max-messages", str(COUNT), "--timeout-ms", "60000"]
+    read = subprocess.run([*consume, *limits], capture_output=True, text=True, check=True, timeout=120)
+    assert read.stdout == lines, read
 
 
 def test_a_client_without_the_password_gets_nothing(secured: Secured) -> None:

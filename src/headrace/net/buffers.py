@@ -14,11 +14,14 @@ SMALLEST_BYTES: Final = 64 * 1024
 KEPT_BYTES: Final = 16 * 1024 * 1024
 # Memory for large frames of all connections together; further ones wait. A single frame always gets its memory.
 LARGEST_TOTAL_BYTES: Final = 512 * 1024 * 1024
+# The same for clients that have not logged in, beside the smallest buffers, which are enough for the tokens of logins.
+LARGEST_LOGIN_TOTAL_BYTES: Final = 32 * 1024 * 1024
 
 
 class BufferPool:
     def __init__(self, kept_bytes: int = KEPT_BYTES, largest_total_bytes: int = LARGEST_TOTAL_BYTES) -> None:
         self.lent_bytes = 0
+        self.login_bytes = 0
         self._largest_total_bytes = largest_total_bytes
         self._kept_bytes = kept_bytes
         self._free_bytes = 0
@@ -35,6 +38,9 @@ class BufferPool:
 
     def has_room_for(self, size: int) -> bool:
         return self.lent_bytes + size <= self._largest_total_bytes
+
+    def has_room_for_login(self, size: int) -> bool:
+        return self.login_bytes + size <= LARGEST_LOGIN_TOTAL_BYTES
 
     def give_back(self, buffer: memoryview) -> None:
         size = len(buffer)

@@ -111,7 +111,7 @@ class Connection:
         self._max_frame_bytes_of_clients = max_frame_bytes
         self._max_frame_bytes = max_frame_bytes if max_login_bytes is None else min(max_login_bytes, max_frame_bytes)
         self._on_closed = on_closed
-        self._incoming = Incoming(pool)
+        self._incoming = Incoming(pool, is_login=max_login_bytes is not None)
         self._queue = SendQueue()
         self._pending: deque[Pending] | None = None
         self._awaited = False
@@ -152,6 +152,7 @@ class Connection:
         self.authenticated = True
         self.guarded = stays_guarded
         self._max_frame_bytes = self._max_frame_bytes_of_clients
+        self._incoming.trust()
 
     # --- reading ---
 
