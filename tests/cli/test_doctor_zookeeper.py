@@ -35,7 +35,6 @@ SOUND = ZooKeeperServer("192.0.2.1:2182", (3, 9, 5))
         ({"zookeeper.set.acl": "false", "listener.security.protocol.map": "A:SSL"}, SOUND, []),
         ({"zookeeper.ssl.client.enable": "false"}, SOUND, ["connection to ZooKeeper is not encrypted"]),
         ({"zookeeper.ssl.client.enable": "false"}, ZooKeeperServer("127.0.0.1:2181", (3, 9, 5)), []),
-        ({}, ZooKeeperServer("192.0.2.1:2182", (3, 9, 2)), ["is ZooKeeper 3.9.2, which has known vulnerabilities"]),
         ({}, ZooKeeperServer("192.0.2.1:2182", None, ("envi", "dump")), ["answers envi and dump to every client"]),
         ({}, ZooKeeperServer("192.0.2.1:2182", None, (), True), ["the admin server of 192.0.2.1:2182"]),
     ],
@@ -50,6 +49,28 @@ def test_cve_2024_51504_and_2025_58457_each_opening_is_a_warning(
     assert [one.state for one in found] == [State.WARN] * len(words)
     for one, text in zip(found, words, strict=True):
         assert text in one.found and one.remedy
+
+
+@pytest.mark.parametrize(
+    ("version", "is_sound"),
+    [
+        ((3, 4, 9), False),  # CVE-2018-8012
+        ((3, 8, 2), False),  # CVE-2023-44981
+        ((3, 9, 0), False),
+        ((3, 9, 2), False),  # CVE-2024-51504
+        ((3, 9, 3), False),  # CVE-2025-58457
+        ((3, 9, 4), False),  # CVE-2026-24281
+        ((3, 8, 5), False),
+        ((3, 8, 6), True),
+        ((3, 9, 5), True),
+        ((3, 10, 0), True),
+    ],
+)
+def test_a_version_with_known_vulnerabilities_is_a_warning(version: tuple[int, ...], is_sound: bool) -> None:
+    """CVE-2018-8012, CVE-2023-44981, CVE-2024-51504, CVE-2025-58457, CVE-2026-24281."""
+    [found] = judge(SECURED, [ZooKeeperServer("192.0.2.1:2182", version)])
+    assert (found.state is State.OK) is is_sound
+    assert is_sound or found.remedy == "upgrade it to 3.8.6 or 3.9.5"
 
 
 @pytest.mark.needs("zookeeper")

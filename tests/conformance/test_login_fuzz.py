@@ -107,7 +107,7 @@ def test_cve_2022_34917_a_frame_length_above_the_limit_closes_the_connection_at_
         {"name": "sasl.oauthbearer.jwks.endpoint.url", "value": "file:///etc/passwd"},
     ],
 )
-def test_cve_2023_25194_2025_27818_a_client_cannot_choose_login_modules(
+def test_cve_2023_25194_2025_27818_2025_27819_a_client_cannot_choose_login_modules(
     served: SaslBroker, body: dict[str, str]
 ) -> None:
     from confluent_kafka import KafkaException

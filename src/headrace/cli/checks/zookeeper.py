@@ -29,9 +29,10 @@ _SETTINGS: Final = (
 # Commands that show addresses, sessions, paths or the configuration (CVE-2019-0201 and others start with these).
 _TELLING: Final = ("envi", "conf", "dump", "cons", "wchp")
 _ADMIN_PORT: Final = 8080
-# Older versions let an attacker forge the client's address (CVE-2024-51504) or lack a check of the admin server
-# (CVE-2025-58457).
-_SOUND_VERSION: Final = (3, 9, 4)
+# The first release of each maintained line without these: a server joins the quorum without a login (CVE-2018-8012,
+# CVE-2023-44981), a client forges its address at the admin server (CVE-2024-51504) or is not checked there
+# (CVE-2025-58457), reverse DNS proves host names (CVE-2026-24281).
+_SOUND_VERSIONS: Final = ((3, 8, 6), (3, 9, 5))
 _TIMEOUT_S: Final = 2.0
 
 
@@ -95,11 +96,16 @@ def _of_server(server: ZooKeeperServer) -> list[Finding]:
     if server.has_admin_server:
         found = f"the admin server of {server.address} answers every client at port {_ADMIN_PORT}"
         findings.append(Finding(_NAME, State.WARN, found, "set admin.enableServer=false in its configuration"))
-    if server.version is not None and server.version < _SOUND_VERSION:
-        shown, sound = (".".join(map(str, one)) for one in (server.version, _SOUND_VERSION))
+    if server.version is not None and not _is_sound(server.version):
+        shown, *sound = (".".join(map(str, one)) for one in (server.version, *_SOUND_VERSIONS))
         found = f"{server.address} is ZooKeeper {shown}, which has known vulnerabilities"
-        findings.append(Finding(_NAME, State.WARN, found, f"upgrade it to {sound} or later"))
+        findings.append(Finding(_NAME, State.WARN, found, f"upgrade it to {' or '.join(sound)}"))
     return findings
+
+
+def _is_sound(version: tuple[int, ...]) -> bool:
+    same_line = [sound for sound in _SOUND_VERSIONS if sound[:2] == version[:2]]
+    return version >= (same_line or [_SOUND_VERSIONS[-1]])[0]
 
 
 async def _settings(client: ClusterClient) -> dict[str, str]:
