@@ -2,7 +2,7 @@
 
 The expectation is Mozilla's "intermediate" configuration without its DHE suites: TLS 1.2 and 1.3, ECDHE with AEAD, no
 compression, no renegotiation. The scan uses OpenSSL's own client at security level 0, which offers what the broker must
-refuse.
+refuse. With the long effort sslyze itself compares the listener with that configuration.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import re
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from headrace.testing.in_process import RunningBroker
 from headrace.testing.in_process import broker as running_broker
+from tests.reference.kafka import CACHE, one_at_a_time
 from tests.support.certificates import Authority, make_key
 from tests.support.clock import PATIENCE_S
+from tests.support.effort import is_long
 
 pytestmark = pytest.mark.needs("openssl")
 VERSIONS = {"-tls1": False, "-tls1_1": False, "-tls1_2": True, "-tls1_3": True}
@@ -36,11 +40,38 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, kind: str) -> Iterator[RunningBroker]:
-    authority = Authority.make(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority, kind: str) -> Iterator[RunningBroker]:
     issued = authority.issue("broker", key=make_key(rsa_bits=2048)) if kind == "RSA" else authority.issue("broker")
     with running_broker({"listeners": "SSL://127.0.0.1:0", **issued.properties()}) as running:
         yield running
+
+
+SSLYZE = "6.3.1"
+
+
+def sslyze() -> Path:
+    """The program in an environment of its own, installed once."""
+    place = CACHE / f"sslyze-{SSLYZE}"
+    program = place / "bin" / "sslyze"
+    with one_at_a_time("sslyze"):
+        if not program.exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+            subprocess.run([place / "bin" / "pip", "install", "-q", f"sslyze=={SSLYZE}"], check=True, timeout=300)
+    return program
+
+
+@pytest.mark.skipif(not is_long(), reason="installs sslyze: HEADRACE_EFFORT=long")
+def test_sslyze_finds_mozillas_intermediate_configuration(broker: RunningBroker, authority: Authority) -> None:
+    command = [str(sslyze()), "--mozilla_config", "intermediate", "--certinfo_ca_file", str(authority.certificate)]
+    done = subprocess.run(
+        [*command, f"localhost:{broker.port}"], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert f"localhost:{broker.port}: OK - Compliant." in done.stdout, done.stdout + done.stderr
 
 
 def shake(broker: RunningBroker, *options: str, send: str = "") -> tuple[bool, str]:
