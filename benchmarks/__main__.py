@@ -21,6 +21,7 @@ SUITES = (
     "registry",
     "serialization",
     "python_kit",
+    "datagen",
     "http_api",
     "sql",
     "tables",

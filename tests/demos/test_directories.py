@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from headrace.cli.app import app
 from headrace.datagen.generator import Generator
 from headrace.demos.catalogue import Demo, copied, demos
+from headrace.demos.wordcount.screen import INPUT_TOPIC, OUTPUT_TOPIC
 
 SECTIONS = ("**The problem.**", "**Topics.**", "**What to try.**")
 
@@ -40,6 +41,16 @@ def test_it_has_what_a_reader_needs(demo: Demo) -> None:
     assert f"headrace demo {demo.name}" in readme
     for topic in (*(each.name for each in demo.plan.topics), *demo.check.OUTPUTS):
         assert f"`{topic}`" in readme, f"README.md of {demo.name} does not explain topic {topic}"
+
+
+def test_the_word_count_is_explained_too() -> None:
+    """It has a program of its own, and its pipeline is a template of `headrace pipeline init`."""
+    readme = (demos()["taxi"].directory.parent / "wordcount" / "README.md").read_text()
+    assert [section for section in SECTIONS if section not in readme] == []
+    for topic in (INPUT_TOPIC, OUTPUT_TOPIC):
+        assert f"`{topic}`" in readme
+    for command in re.findall(r"`(headrace [^`]+)`", readme):
+        _parse(shlex.split(command)[1:])
 
 
 def test_every_generated_topic_has_a_schema_that_its_records_fit(demo: Demo) -> None:

@@ -57,7 +57,7 @@ class DemoRun:
     data: Path
     console: Console
     spark: SparkSession | None = None
-    patience_s: float = 180.0
+    patience_s: float = 300.0
     records: int = RECORDS
     brokers: Brokers | None = None
     halfway: Callable[[], None] = lambda: None
