@@ -25,7 +25,7 @@ def source(streaming: bool = False, **options: str) -> SourceOptions:
         ({}, "found none"),
         ({"subscribe": " , "}, "name at least one topic"),
         ({"subscribePattern": "a(b"}, "not a pattern at position 1"),
-        ({"subscribe": "t", "startingOffsets": '{"t":{"0":1,}}'}, "not JSON at position 12"),
+        ({"subscribe": "t", "startingOffsets": '{"t":{"0":}}'}, "not JSON at position 10"),
         ({"subscribe": "t", "startingOffsets": '{"t":{"0":"1"}}'}, "'0': '1'"),
         ({"subscribe": "t", "startingOffsets": "first"}, 'must be "earliest", "latest" or JSON'),
         ({"subscribe": "t", "startingOffsets": "latest"}, "would read nothing"),

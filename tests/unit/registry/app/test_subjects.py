@@ -257,7 +257,7 @@ def test_normalized_schemas_share_an_id(server: RunningRegistry, subject: str) -
         ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "twice"),
         ('["int","int"]', "twice"),
         ('{"type":"enum","name":"E"}', "symbols"),
-        ("[" * 5000, "nested"),
+        ("[" * 5000 + "]" * 5000, "nested"),
     ],
 )
 def test_an_invalid_schema_is_refused_with_its_place(
