@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,26 @@ def test_compaction_keeps_rows_and_offsets(table: LakeTable, log: TableLog) -> N
     assert log.offsets() == {0: 5, 1: 20}
     write(table, batch(1, 20, 1))
     assert log.open().rows() == 21
+
+
+@pytest.mark.parametrize(("keep_hours", "are_gone"), [(24, False), (1, True)])
+def test_entries_of_deltas_log_are_kept_as_long_as_the_files(tmp_path: Path, keep_hours: int, are_gone: bool) -> None:
+    """Delta would keep them for 30 days, one for each commit."""
+    table = table_of(tmp_path, DELTA)
+    log = log_of(table)
+    log.create(SCHEMA, [], {1: 0})
+    for number in range(12):
+        write(table, batch(1, number, 1))
+    log.compact(1 << 20, keep_hours)
+    entries, two_hours_ago = Path(table.path) / "_delta_log", time.time() - 7200
+    for file in entries.iterdir():
+        os.utime(file, (two_hours_ago, two_hours_ago))
+    write(table, batch(1, 12, 1))
+    log.compact(1 << 20, keep_hours)
+    assert (len(list(entries.glob("*.json"))) < 12) == are_gone
+    write(table, batch(1, 13, 1))
+    assert log.offsets() == {0: 0, 1: 14}
+    assert log.check().rows() == 14
 
 
 def test_a_reader_of_an_older_version_keeps_its_files(table: LakeTable, log: TableLog) -> None:

@@ -36,6 +36,7 @@ from headrace.tables.formats.table_log import (
 )
 
 DELTA: Final = "delta"
+_LOG_RETENTION: Final = "delta.logRetentionDuration"
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,8 @@ class DeltaLog(TableLog):
     def open(self) -> DeltaSnapshot:
         return DeltaSnapshot(self._table(), self.topic_id)
 
-    def settings(self) -> Mapping[str, str]:
-        return {name: str(value) for name, value in self._table().metadata().configuration.items()}
+    def _settings(self, found: DeltaSnapshot) -> Mapping[str, str]:  # type: ignore[override]
+        return {name: str(value) for name, value in found.table.metadata().configuration.items()}
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         refuse_used_path(self.path)
@@ -208,6 +209,7 @@ class DeltaLog(TableLog):
 
         self._rewrite(join)
         removed = self._remove_unused(keep_hours)
+        self._keep_log(keep_hours)
         self._change(self.open(), lambda table: table.create_checkpoint())
         self._table().cleanup_metadata()
         return {
@@ -215,6 +217,18 @@ class DeltaLog(TableLog):
             "files_written": int(joined["numFilesAdded"]),
             "files_removed": removed,
         }
+
+    def _keep_log(self, keep_hours: int) -> None:
+        """Delta keeps the entries of its log for 30 days. With a commit every second that would be millions of files,
+        which every reader lists. A version whose files are gone needs no entry."""
+
+        def attempt(found: Snapshot) -> None:
+            assert isinstance(found, DeltaSnapshot)
+            wanted = {_LOG_RETENTION: f"interval {keep_hours} hours"}
+            if not wanted.items() <= self._settings(found).items():
+                self._change(found, lambda table: table.alter.set_table_properties(wanted))
+
+        self._rewrite(attempt)
 
     def _remove_unused(self, keep_hours: int) -> int:
         if not is_hadoop(self.path):

@@ -202,8 +202,8 @@ class IcebergLog(TableLog):
     def open(self) -> IcebergSnapshot:
         return IcebergSnapshot(self.table())
 
-    def settings(self) -> Mapping[str, str]:
-        return self.table().properties
+    def _settings(self, found: IcebergSnapshot) -> Mapping[str, str]:  # type: ignore[override]
+        return found.table.properties
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         refuse_used_path(self.path)

@@ -102,7 +102,7 @@ class ParquetLog(TableLog):
     def exists(self) -> bool:
         return self._about.exists()
 
-    def settings(self) -> Mapping[str, str]:
+    def _settings(self, _found: Snapshot) -> Mapping[str, str]:
         found = self._read(self._about)
         return {TOPIC: str(found["topic"]), TOPIC_ID: str(found["topic_id"])}
 

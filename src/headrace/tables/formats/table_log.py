@@ -86,7 +86,7 @@ class TableLog(ABC):
     @abstractmethod
     def exists(self) -> bool: ...
     @abstractmethod
-    def settings(self) -> Mapping[str, str]:
+    def _settings(self, found: Snapshot) -> Mapping[str, str]:
         """What the table says about itself: the topic and its id, if Headrace created it."""
 
     @abstractmethod
@@ -121,7 +121,8 @@ class TableLog(ABC):
 
     def check(self, schema: pa.Schema | None = None, partition_by: Sequence[str] = ()) -> Snapshot:
         """Raises WrongTable unless the path holds the table of this very topic, with this schema and folders."""
-        found, settings = self.open(), self.settings()
+        found = self.open()
+        settings = self._settings(found)
         if TOPIC_ID not in settings:
             raise WrongTable(f"{self.path} holds another table, not the one of topic {self.topic!r}: choose a path")
         if settings[TOPIC] != self.topic:
