@@ -37,7 +37,7 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
 }
 _EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
-_PATIENCE_S: Final = 220.0
+_PATIENCE_S: Final = 600.0
 
 
 def survives(name: str, records: int, directory: Path) -> bool:
@@ -54,7 +54,7 @@ def survives(name: str, records: int, directory: Path) -> bool:
             """When the first results are there: the pipeline is at work."""
             with BlockingClient(brokers.bootstrap) as client:
                 outputs = Contents(client, demo.check.OUTPUTS)
-                wait_for(lambda: outputs.read_new() > 0, "the first results")
+                wait_for(lambda: outputs.read_new() > 0, "the first results", within=_PATIENCE_S / 2)
             brokers.kill(1)
             wait_for(lambda: len(executors()) > 0, "an executor to kill")
             os.kill(random.Random(3).choice(executors()), signal.SIGKILL)

@@ -63,6 +63,7 @@ def test_a_demo_without_a_pipeline_has_no_tables() -> None:
 
 @pytest.mark.needs("java")
 @pytest.mark.needs("mvn")
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_long(), reason="three JVM services and Spark: HEADRACE_EFFORT=long")
 def test_the_lake_of_ingestion_may_be_in_hdfs(tmp_path: Path) -> None:
     (tmp_path / "hdfs").mkdir()

@@ -52,12 +52,13 @@ def test_every_demo_has_a_mutation() -> None:
         assert text in (demos()[name].directory / file).read_text()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(not is_long(), reason="one broken pipeline per demo: HEADRACE_EFFORT=long")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_broken_transformation_is_noticed(name: str, tmp_path: Path, spark: Any) -> None:
     broken = mutated(name, *MUTATIONS[name], tmp_path / "demo")
     with broker_process() as running:
         right, screen = run_once(
-            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, settled_s=15
+            broken, running.bootstrap, tmp_path / "data", records=RECORDS, spark=spark, patience_s=300, settled_s=15
         )  # fmt: skip
     assert not right and "results differ" in screen, screen
