@@ -13,20 +13,17 @@ from headrace.security.acl.authorizer import Authorizer
 
 
 class AccessControl:
-    """`access_control()` returns the current authorizer. Owned by the event loop."""
+    """`current` is the authorizer in force. Owned by the event loop."""
 
     def __init__(self, config: BrokerConfig, view: ClusterView) -> None:
         self._super_users = [name for part in (config.super_users or "").split(";") if (name := part.strip())]
         self._allow_if_no_acl = config.allow_everyone_if_no_acl_found
-        self._current = self._authorizer(view.current)
+        self.current = self._authorizer(view.current)
         view.subscribe(self._follow)
-
-    def __call__(self) -> Authorizer:
-        return self._current
 
     def _follow(self, old: ClusterImage, new: ClusterImage) -> None:
         if old.acls is not new.acls or old.version < 0:
-            self._current = self._authorizer(new)
+            self.current = self._authorizer(new)
 
     def _authorizer(self, image: ClusterImage) -> Authorizer:
         return Authorizer(

@@ -13,9 +13,9 @@ that sent it, so the controller authorizes it again.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from logging import DEBUG
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.handlers.dispatch.audit import Audit, logger
 from headrace.kernel.dataclass import dataclass
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from headrace.security.acl.authorizer import Authorizer
 
 MAX_KEPT: Final = 10_000
+# Allowed checks that one access remembers. The authorizer remembers the others, too, but each costs twice as much.
+MAX_GRANTED: Final = 100
 
 _FAILED: Final = {
     ResourceType.TOPIC: ErrorCode.topic_authorization_failed,
@@ -118,7 +120,7 @@ def cluster_operations(access: Access) -> int:
 class RestrictedAccess(Access):
     """Rights of one principal at one address, in requests of one API, by one authorizer."""
 
-    __slots__ = ("_allows", "_audit", "_authorizer", "_host", "_principal", "api_key")
+    __slots__ = ("_allows", "_audit", "_authorizer", "_granted", "_host", "_principal", "api_key")
 
     def __init__(self, authorizer: Authorizer, audit: Audit, principal: str, host: str, api_key: int) -> None:
         self._authorizer = authorizer
@@ -126,14 +128,20 @@ class RestrictedAccess(Access):
         self._audit = audit
         self._principal = principal
         self._host = host
+        self._granted: set[tuple[Operation, ResourceType, str]] = set()
         self.api_key = api_key
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        is_logged = 0 < logger.level <= DEBUG
+        if (operation, resource_type, name) in self._granted and not is_logged:
+            return True
         allowed = self._allows(self._principal, self._host, operation, resource_type, name)
-        if not allowed or 0 < logger.level <= DEBUG:
+        if not allowed or is_logged:
             principal, host = self._principal, self._host
             decision = self._authorizer.decide(principal, host, operation, resource_type, name)
             self._audit.decided(decision, principal, host, operation, resource_type, name, self.api_key)
+        elif len(self._granted) < MAX_GRANTED:
+            self._granted.add((operation, resource_type, name))
         return allowed
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
@@ -147,15 +155,21 @@ class RestrictedAccess(Access):
         return {name for name in names if allows(principal, host, operation, resource_type, name)}
 
 
+class AuthorizerInForce(Protocol):
+    """`current` is replaced when ACLs change."""
+
+    current: Authorizer
+
+
 class Authorization:
-    """Gives each request its access. `authorizer` is called for each request, because ACLs change; None without one.
+    """Gives each request its access. Without an authorizer every request may do everything.
 
     Accesses are cached while the authorizer is the same, because creating one costs as much as the check.
     """
 
     __slots__ = ("_accesses", "_audit", "_authorizer", "_kept_for", "is_open")
 
-    def __init__(self, authorizer: Callable[[], Authorizer] | None = None, audit: Audit | None = None) -> None:
+    def __init__(self, authorizer: AuthorizerInForce | None = None, audit: Audit | None = None) -> None:
         self._authorizer = authorizer
         self._audit = Audit() if audit is None else audit
         self._kept_for: Authorizer | None = None
@@ -165,12 +179,13 @@ class Authorization:
     def access(self, principal: str, host: str, api_key: int, claims: tuple[str, ...] = ()) -> Access:
         if self._authorizer is None:
             return UNRESTRICTED
-        authorizer = self._authorizer()
+        authorizer = self._authorizer.current
         key = (principal, host, api_key, claims) if claims else (principal, host, api_key)
         if authorizer is self._kept_for:
-            kept = self._accesses.get(key)
-            if kept is not None:
-                return kept
+            try:
+                return self._accesses[key]
+            except KeyError:
+                pass
         if authorizer is not self._kept_for or len(self._accesses) >= MAX_KEPT:
             self._kept_for = authorizer
             self._accesses.clear()

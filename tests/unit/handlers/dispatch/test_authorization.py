@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from headrace.handlers.cluster.envelope import FORWARDED, Envelope
 from headrace.handlers.dispatch.audit import MAX_LINES_PER_SECOND, Audit
 from headrace.handlers.dispatch.authorization import (
+    MAX_GRANTED,
     NOTHING,
     OPEN,
     UNRESTRICTED,
@@ -58,9 +60,14 @@ def allowing(
     return {pattern: [Entry(principal, "*", operation, Permission.ALLOW)]}
 
 
+@dataclass
+class InForce:
+    current: Authorizer
+
+
 def authorization(acls: dict[ResourcePattern, list[Entry]] | None = None, **options: Any) -> Authorization:
     authorizer = Authorizer(acls or {}, **options)
-    return Authorization(lambda: authorizer)
+    return Authorization(InForce(authorizer))
 
 
 def test_every_api_declares_the_rights_it_needs() -> None:
@@ -158,9 +165,11 @@ def test_the_dispatcher_refuses_a_request_without_the_right() -> None:
 
 def test_a_changed_acl_counts_from_the_next_request_on() -> None:
     current = Authorizer(allowing("User:ann", Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME))
-    gate = Authorization(lambda: current)
-    assert elect(gate, "User:ann")[0] is ErrorCode.none
-    current = Authorizer({})
+    in_force = InForce(current)
+    gate = Authorization(in_force)
+    for _ in range(2):
+        assert elect(gate, "User:ann")[0] is ErrorCode.none
+    in_force.current = Authorizer({})
     assert elect(gate, "User:ann")[0] is ErrorCode.cluster_authorization_failed
 
 
@@ -293,16 +302,36 @@ def test_a_denial_is_logged_in_kafkas_words_and_a_list_is_not(caplog: pytest.Log
 def test_allowed_checks_are_logged_at_debug(caplog: pytest.LogCaptureFixture) -> None:
     acls = allowing("User:ann", Operation.READ, ResourceType.TOPIC, "t")
     access = authorization(acls).access("User:ann", HOST, ApiKey.FETCH)
+    assert access.may(Operation.READ, ResourceType.TOPIC, "t")
+    assert not caplog.text
     with caplog.at_level(logging.DEBUG, logger="kafka.authorizer.logger"):
         assert access.may(Operation.READ, ResourceType.TOPIC, "t")
     assert "is Allowed operation = READ" in caplog.text
     assert "based on rule MatchingAcl(acl=StandardAcl(resourceType=TOPIC" in caplog.text
 
 
+def test_an_allowed_check_allows_no_other_one() -> None:
+    acls = allowing("User:ann", Operation.READ, ResourceType.TOPIC, "t")
+    gate = authorization(acls)
+    access = gate.access("User:ann", HOST, ApiKey.FETCH)
+    for _ in range(2):
+        assert access.may(Operation.READ, ResourceType.TOPIC, "t")
+        assert not access.may(Operation.WRITE, ResourceType.TOPIC, "t")
+        assert not access.may(Operation.READ, ResourceType.GROUP, "t")
+        assert not access.may(Operation.READ, ResourceType.TOPIC, "u")
+        assert not gate.access("User:bob", HOST, ApiKey.FETCH).may(Operation.READ, ResourceType.TOPIC, "t")
+
+
+def test_an_access_remembers_a_limited_number_of_names() -> None:
+    access = authorization(allow_if_no_acl=True).access("User:ann", HOST, ApiKey.FETCH)
+    assert all(access.may(Operation.READ, ResourceType.TOPIC, f"t{number}") for number in range(3 * MAX_GRANTED))
+    assert len(access._granted) == MAX_GRANTED  # type: ignore[attr-defined]
+
+
 def test_a_flood_of_denials_is_cut_short(caplog: pytest.LogCaptureFixture) -> None:
     now = 5.0
     audit = Audit(monotonic=lambda: now)
-    access = Authorization(lambda: Authorizer({}), audit).access("User:bob", HOST, ApiKey.FETCH)
+    access = Authorization(InForce(Authorizer({})), audit).access("User:bob", HOST, ApiKey.FETCH)
     with caplog.at_level(logging.INFO, logger="kafka.authorizer.logger"):
         for _ in range(1000):
             access.may(Operation.READ, ResourceType.TOPIC, "t")
