@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ class Subject:
     cluster. `reads`: the topics that it must note. `wanted`: the values that must arrive in topics."""
 
     grants: list[tuple[str, list[Right]]]
-    run: Callable[[], None]
+    runs: Sequence[Callable[[], None]]
     reports: list[str]
     reads: list[str]
     wanted: dict[str, dict[bytes, int]]
@@ -252,14 +253,14 @@ def _subject(
     )
     reports: list[str] = []
 
-    def run() -> None:
+    def again(prepare: Callable[[], None]) -> None:
+        prepare()
         run_of(place, spark, reports)
-        for prepare in between_runs:
-            prepare()
-            run_of(place, spark, reports)
+
+    runs = [partial(again, prepare) for prepare in (lambda: None, *between_runs)]
 
     grants = [(user, part.rights) for user, part in zip(users, parts, strict=True)]
-    return Subject(grants, run, reports, reads, wanted)
+    return Subject(grants, runs, reports, reads, wanted)
 
 
 def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
@@ -283,12 +284,10 @@ def exactly_once_sink(watched: Watched, spark: Any, directory: Path) -> Subject:
             # Spark raises its own and py4j's errors.
             raise PipelineError(str(error)) from error
 
-    def run() -> None:
-        run_with("one")
-        run_with("two")
-
     rights = least_rights.of_sink([target], [f"{name}-"])
-    return Subject([(user, rights)], run, [], [], {target: {b"one": 1, b"two": 1}})
+    return Subject(
+        [(user, rights)], [partial(run_with, text) for text in ("one", "two")], [], [], {target: {b"one": 1, b"two": 1}}
+    )
 
 
 SUBJECTS = [connector, mirror, changes, directory_pipeline, exactly_once_sink]
@@ -304,19 +303,23 @@ def remove_internal_topics(watched: Watched) -> None:
 
 
 def problems(watched: Watched, subject: Subject, output: pytest.CaptureFixture[str]) -> list[str]:
-    """What is missing after a run."""
+    """What is missing after the runs, or after the first one that has a problem."""
     found: list[str] = []
     output.readouterr()
-    try:
-        subject.run()
-    except PipelineError as error:
-        found.append(str(error))
-    found += [line for line in (*subject.reports, *output.readouterr().err.splitlines()) if "cannot be" in line]
+    for run in subject.runs:
+        try:
+            run()
+        except PipelineError as error:
+            found.append(str(error))
+        found += [line for line in (*subject.reports, *output.readouterr().err.splitlines()) if "cannot be" in line]
+        found += [f"no note of {topic}" for topic in subject.reads if topic not in noted_topics(watched)]
+        if found:
+            return found
     client = watched.cluster.client
     for topic, values in subject.wanted.items():
         if topic not in client.topics([topic]) or values_of(watched.cluster, topic) != values:
             found.append(f"{topic} lacks its rows")
-    return found + [f"no note of {topic}" for topic in subject.reads if topic not in noted_topics(watched)]
+    return found
 
 
 def noted_topics(watched: Watched) -> set[str]:

@@ -14,8 +14,8 @@ STRING = Type.STRING
 LOW = Importance.LOW
 PER_BROKER = Update.PER_BROKER
 
-NOT_OFFERED = refused("access control is not offered yet")
-NO_SECRETS = refused("dynamic passwords are not offered yet")
+NOT_OFFERED = refused("the broker loads no classes of your own")
+NO_SECRETS = refused("the broker stores no passwords that change while it runs")
 
 # Class names in configurations for Kafka. Headrace does not load these classes.
 AUTHORIZERS = (
