@@ -11,6 +11,7 @@ from benchmarks.report import show
 
 SUITES = (
     "broker",
+    "large_broker",
     "authorization",
     "security",
     "groups",

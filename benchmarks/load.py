@@ -195,13 +195,18 @@ def produce(port: int, frames: list[bytes], total: int, *, depth: int, burst: in
         return seconds
 
 
-def _fetch_frame(topic: str, offsets: dict[int, int], max_bytes: int) -> bytearray:
+def long_poll_frame(topic: str, partition: int) -> bytearray:
+    """A fetch that waits for a record longer than any benchmark runs."""
+    return _fetch_frame(topic, {partition: 0}, 1 << 20, wait_ms=600_000)
+
+
+def _fetch_frame(topic: str, offsets: dict[int, int], max_bytes: int, *, wait_ms: int = 500) -> bytearray:
     asked = [
         {"partition": index, "fetch_offset": offset, "partition_max_bytes": max_bytes, "log_start_offset": -1}
         for index, offset in offsets.items()
     ]
     body = {
-        "replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 32 << 20, "isolation_level": 0,
+        "replica_id": -1, "max_wait": wait_ms, "min_bytes": 1, "max_bytes": 32 << 20, "isolation_level": 0,
         "session_id": 0, "session_epoch": -1, "topics": [{"topic": topic, "partitions": asked}],
         "forgotten_topics_data": [], "rack_id": "",
     }  # fmt: skip

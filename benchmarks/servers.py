@@ -118,7 +118,7 @@ class Headrace(Server):
                 env={**os.environ, "PYTHONPATH": str(self._sources)},
             )
         self.pid = self._process.pid
-        self.start_seconds = _first_answer(self, began, 30, self._process)
+        self.start_seconds = _first_answer(self, began, 60, self._process)
         return self
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class Kafka(Server):
         self._node.start()
         assert self._node.process is not None
         self.pid = self._node.process.pid
-        self.start_seconds = _first_answer(self, began, 60, self._node.process)
+        self.start_seconds = _first_answer(self, began, 180, self._node.process)
         return self
 
     def stop(self) -> None:

@@ -107,7 +107,8 @@ class Written:
             try:
                 answer = consumer.committed(partitions, timeout=5)
             except KafkaException as problem:
-                # The coordinators load their groups after a start; the client leaves the retry to its caller.
+                # In the first moment after a start, one broker may name a coordinator that does not know it yet
+                # (NOT_COORDINATOR, as in Kafka). librdkafka leaves the retry to its caller: docs/client-problems.md.
                 assert problem.args[0].code() in RETRIED, problem
                 return False
             found.update({one.partition: one.offset for one in answer})
