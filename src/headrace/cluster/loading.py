@@ -94,8 +94,7 @@ async def _gather(wanted: Sequence[str], store: Store) -> list[bytes]:
 async def _gather_existing(wanted: Sequence[str], store: Store) -> list[bytes | None]:
     found: list[bytes | None] = []
     for at in range(0, len(wanted), _READS_AT_ONCE):
-        nodes = await asyncio.gather(*(store.exists(path) for path in wanted[at : at + _READS_AT_ONCE]))
-        found.extend(None if node is None else node.data for node in nodes)
+        found += await store.data_of(wanted[at : at + _READS_AT_ONCE])
     return found
 
 

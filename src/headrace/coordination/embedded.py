@@ -190,6 +190,9 @@ class EmbeddedStore:
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         return self.children_now(path, watch)
 
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        return self.data_of_now(paths)
+
     # The tree is in memory, so no read waits. The server of a unit reads without a task for each request.
 
     def get_now(self, path: str, watch: Watch | None = None) -> Node:
@@ -205,6 +208,10 @@ class EmbeddedStore:
             return self._tree.get(path)
         except NoNode:
             return None
+
+    def data_of_now(self, paths: Sequence[str]) -> list[bytes | None]:
+        nodes = self._tree.nodes
+        return [None if (node := nodes.get(path)) is None else node.data for path in paths]
 
     def children_now(self, path: str, watch: Watch | None = None) -> list[str]:
         names = self._tree.names(path)

@@ -22,6 +22,7 @@ Faults:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -138,6 +139,10 @@ class Store(Protocol):
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]: ...
 
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        """The data of some hundred nodes, None for a node that does not exist. No snapshot: nodes may change between
+        the reads."""
+
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None: ...
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> None: ...
@@ -170,3 +175,13 @@ async def ensure_path(store: Store, path: str, data: bytes = b"") -> None:
                 await store.create(at, data if depth == len(parts) else b"")
             except NodeExists:
                 pass  # another broker created it at the same time
+
+
+class Reads(Protocol):
+    async def exists(self, path: str) -> Node | None: ...
+
+
+async def data_by_node(store: Reads, paths: Sequence[str]) -> list[bytes | None]:
+    """`data_of` for a store that reads one node with a request: all requests at once."""
+    nodes = await asyncio.gather(*(store.exists(path) for path in paths))
+    return [None if node is None else node.data for node in nodes]

@@ -24,6 +24,7 @@ from headrace.coordination.store import (
     Set,
     StoreFailed,
     Watch,
+    data_by_node,
     ensure_path,
 )
 from headrace.coordination.zookeeper_session import ZooKeeperSession
@@ -169,6 +170,9 @@ class ZooKeeperStore:
                 return None
         # Another client created the node between the two requests; the watch is set.
         return await self.exists(path)
+
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        return await data_by_node(self, paths)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         names: list[str] = await self._call(self._client.get_children_async, path, watch=self._on_loop(watch))

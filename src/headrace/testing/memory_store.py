@@ -23,6 +23,7 @@ from headrace.coordination.store import (
     Set,
     StoreFailed,
     Watch,
+    data_by_node,
 )
 
 
@@ -113,6 +114,9 @@ class MemoryStore:
             node = self._tree.tree.get(path)
             self._tree.watch(path, False, self, watch)
             return node
+
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        return await data_by_node(self, paths)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         self._check_open()

@@ -98,6 +98,16 @@ def test_reads_return_the_written_data_and_versions_count_the_writes(open_store:
     run(open_store, use)
 
 
+def test_many_nodes_are_read_at_once_in_the_order_of_their_paths(open_store: OpenStore) -> None:
+    async def use(store: Store) -> None:
+        await store.create("/a", b"one")
+        await store.create("/b", b"")
+        assert await store.data_of(["/b", "/none", "/a", "/a"]) == [b"", None, b"one", b"one"]
+        assert await store.data_of([]) == []
+
+    run(open_store, use)
+
+
 def test_invalid_operations_raise_their_fault(open_store: OpenStore) -> None:
     async def use(store: Store) -> None:
         await store.create("/a", b"")

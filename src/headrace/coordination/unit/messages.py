@@ -1,7 +1,8 @@
 """The messages between the embedded store of a unit and the processes of the unit, over Unix sockets.
 
     frame     length of the rest (u32) · number of the request (u64) · kind (u8) · body
-    request   HELLO timeout in ms │ GET, EXISTS, CHILDREN: watch (u8) · path │ MULTI operations │ BEAT │ CLOSE
+    request   HELLO timeout in ms │ GET, EXISTS, CHILDREN: watch (u8) · path │ DATA paths │ MULTI operations │ BEAT
+              │ CLOSE
     answer    DONE body │ FAULT kind of the fault (u8) · message │ FIRED children (u8) · path: a watch, not an answer
 
 An answer has the number of its request. Both ends are the same release of the same program on one host, so the format
@@ -38,6 +39,8 @@ _OP: Final = struct.Struct(">BHIi")
 _NODE: Final = struct.Struct(">iQQ")
 _COUNT: Final = struct.Struct(">I")
 _NUMBER: Final = struct.Struct(">Q")
+_LENGTH_OF_DATA: Final = struct.Struct(">i")
+_NO_DATA: Final = _LENGTH_OF_DATA.pack(-1)
 # No message is nearly this large; a larger length comes from a program that is not ours.
 MAX_FRAME_BYTES: Final = 256 << 20
 
@@ -50,6 +53,7 @@ class Kind(IntEnum):
     MULTI = 5
     BEAT = 6
     CLOSE = 7
+    DATA = 8
     DONE = 16
     FAULT = 17
     FIRED = 18
@@ -141,6 +145,31 @@ def encode_names(names: Sequence[str]) -> bytes:
 
 def decode_names(body: bytes) -> list[str]:
     return body.decode().split("\0") if body else []
+
+
+def decode_paths(body: bytes) -> list[str]:
+    try:
+        return decode_names(body)
+    except UnicodeDecodeError:
+        raise BadMessage("paths that are not UTF-8") from None
+
+
+def encode_data(found: Sequence[bytes | None]) -> bytes:
+    parts = []
+    for data in found:
+        parts.append(_NO_DATA if data is None else _LENGTH_OF_DATA.pack(len(data)) + data)
+    return b"".join(parts)
+
+
+def decode_data(body: bytes) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    at = 0
+    while at < len(body):
+        (length,) = _LENGTH_OF_DATA.unpack_from(body, at)
+        at += _LENGTH_OF_DATA.size
+        found.append(None if length < 0 else body[at : at + length])
+        at += max(length, 0)
+    return found
 
 
 def encode_fault(fault: StoreFault) -> bytes:

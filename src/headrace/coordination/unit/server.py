@@ -19,7 +19,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Final, cast
 
 from headrace.coordination.embedded import EmbeddedStore
@@ -30,6 +30,8 @@ from headrace.coordination.unit.messages import (
     decode_number,
     decode_ops,
     decode_path,
+    decode_paths,
+    encode_data,
     encode_fault,
     encode_names,
     encode_node,
@@ -152,6 +154,10 @@ class _Connection(asyncio.Protocol):
                 self._spawn(self._read_after(tuple(self._writes), number, kind, *decode_path(body)))
             case Kind.GET | Kind.EXISTS | Kind.CHILDREN:
                 self._read(number, kind, *decode_path(body))
+            case Kind.DATA if self._writes:
+                self._spawn(self._data_after(tuple(self._writes), number, decode_paths(body)))
+            case Kind.DATA:
+                self._data(number, decode_paths(body))
             case Kind.BEAT:
                 self._beat(number)
             case Kind.CLOSE:
@@ -231,6 +237,14 @@ class _Connection(asyncio.Protocol):
             self._refuse(number, fault)
         else:
             self._send(number, Kind.DONE, body)
+
+    async def _data_after(self, writes: tuple[asyncio.Task[None], ...], number: int, wanted: Sequence[str]) -> None:
+        await asyncio.wait(writes)
+        self._data(number, wanted)
+
+    def _data(self, number: int, wanted: Sequence[str]) -> None:
+        if self._has_session(number):
+            self._send(number, Kind.DONE, encode_data(self._store.data_of_now(wanted)))
 
     def _watch(self, path: str, children: bool) -> Watch:
         """One function for each path, so that the store keeps it once however often the process reads."""

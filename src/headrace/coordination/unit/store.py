@@ -35,11 +35,13 @@ from headrace.coordination.store import (
 from headrace.coordination.unit.messages import (
     BadMessage,
     Kind,
+    decode_data,
     decode_fault,
     decode_names,
     decode_node,
     decode_number,
     decode_path,
+    encode_names,
     encode_number,
     encode_ops,
     encode_path,
@@ -253,6 +255,11 @@ class SocketStore:
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         return decode_node(await self._call(Kind.EXISTS, encode_path(path, watch is not None), (path, False), watch))
+
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        found = decode_data(await self._call(Kind.DATA, encode_names(paths)))
+        assert len(found) == len(paths), "one for each path"
+        return found
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         body = await self._call(Kind.CHILDREN, encode_path(path, watch is not None), (path, True), watch)

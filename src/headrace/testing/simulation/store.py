@@ -34,6 +34,7 @@ from headrace.coordination.store import (
     Set,
     StoreFailed,
     Watch,
+    data_by_node,
 )
 from headrace.testing.simulation.network import SimulatedNetwork
 from headrace.testing.simulation.virtual_loop import context_of
@@ -266,6 +267,9 @@ class SimulatedStore:
             self._server.fire_soon(self, watch)
         else:
             self._server.watch(path, children, self, watch)
+
+    async def data_of(self, paths: Sequence[str]) -> list[bytes | None]:
+        return await data_by_node(self, paths)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         def perform() -> Node | None:

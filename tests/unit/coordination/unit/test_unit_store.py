@@ -125,6 +125,10 @@ def test_a_process_sees_its_own_earlier_write_also_if_it_does_not_wait_for_its_a
                 writing.cancel()
                 assert await store.exists(f"/{number}") is not None
                 assert str(number) in await store.children("/")
+                writing = asyncio.create_task(store.set(f"/{number}", b"new"))
+                await asyncio.sleep(0)
+                assert await store.data_of([f"/{number}"]) == [b"new"]
+                await writing
             # Reads that arrive in the moment in which a write ends are answered, too.
             for number in range(200):
                 writing = asyncio.create_task(store.set("/0", b"%d" % number))
