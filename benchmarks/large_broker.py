@@ -53,11 +53,11 @@ def _measure(server: Server) -> None:
         for number in range(TOPICS):
             load.create_topic(server.port, f"many-{number}", PARTITIONS)
         ROWS["create"].add(name, _cpu_seconds(server) - cpu)
+        load.create_topic(server.port, "latency", 1)
         server.stop()
         server.start()
         ROWS["start"].add(name, server.start_seconds)
         ROWS["start_cpu"].add(name, _cpu_seconds(server))
-        load.create_topic(server.port, "latency", 1)
         _wait_until_calm(server)
         ROWS["memory"].add(name, server.resident_bytes() / 1e6)
         _metadata(server)
