@@ -99,17 +99,17 @@ def cpu_s(pid: int) -> float:
 
 
 def browser_figures() -> dict[str, tuple[float, float]]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import Request, sync_playwright
 
     with broker() as running, sync_playwright() as playwright:
         process, base = console(running.bootstrap)
         try:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page()
-            weights: list[int] = []
-            page.on("response", lambda answer: weights.append(int(answer.headers.get("content-length", 0))))
+            answered: list[Request] = []
+            page.on("requestfinished", answered.append)
             page.goto(base)
-            weight = sum(weights)
+            weight = sum(one.sizes()["responseBodySize"] for one in answered)  # as sent, so compressed
             interactive_ms = page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")
             page.wait_for_timeout(3000)
             before = cpu_s(process.pid)

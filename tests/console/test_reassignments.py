@@ -23,7 +23,7 @@ def test_replicas_go_to_the_emptiest_broker_of_another_rack_and_keep_their_order
 
 
 def test_a_replica_without_another_broker_is_named() -> None:
-    with pytest.raises(CannotDrain, match="a-0 has 2 replicas"):
+    with pytest.raises(CannotDrain, match="replica of a-0 on broker 3: the partition has 2 replicas"):
         drain_plan({A0: (3, 1)}, 3, {1: None})
 
 

@@ -167,7 +167,7 @@ def test_a_schema_is_checked_while_a_person_types(registered: tuple[Scene, Runni
     _register(registry, subject, ONE)
     with page_of(browser) as page:
         page.goto(scene.page(f"/register-schema?name={subject}"))
-        field = page.locator("textarea[name=schema]")
+        field = page.get_by_role("textbox", name="Schema")
         field.fill(json.dumps(TWO))
         expect(page.locator("#verdict")).to_contain_text("Compatible")
         field.fill(json.dumps(BROKEN))

@@ -75,10 +75,11 @@ class Update(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A validator: the requirement, in words that complete 'key=value: …', and the check."""
+    """A validator: the requirement, in words that complete 'key=value: …', the check, and the values if few."""
 
     words: str
     holds: Callable[[Value], bool]
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,13 @@ class Key:
     """How its effect differs from Apache Kafka 4.3, in one sentence; empty if it does not differ."""
     ours: bool = False
     """A key of Headrace's own or of an older Kafka: Apache Kafka 4.3 does not have it."""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values, if they are few: forms offer them."""
+        if self.type is Type.BOOLEAN:
+            return ("true", "false")
+        return () if self.rule is None else self.rule.choices
 
     @property
     def is_sensitive(self) -> bool:

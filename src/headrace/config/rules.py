@@ -30,7 +30,7 @@ def between(low: float, high: float) -> Rule:
 
 
 def one_of(*choices: str) -> Rule:
-    return Rule(f"must be one of {', '.join(choices)}", lambda value: value in choices)
+    return Rule(f"must be one of {', '.join(choices)}", lambda value: value in choices, choices)
 
 
 def one_of_any_case(*choices: str) -> Rule:

@@ -14,6 +14,7 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -311,7 +312,8 @@ def application(console: Console, *, is_on_loopback: bool) -> ASGIApp:
         Route("/clusters/{cluster}/login", console.login, methods=["GET", "POST"]),
         Route("/clusters/{cluster}/login/oidc", console.login),
         Route("/clusters/{cluster}/logout", console.login, methods=["POST"]),
-        Mount("/static", StaticFiles(packages=[("headrace.console", "static")])),
+        # Only static files: a compressed page would tell by its size what an attacker guessed of its token.
+        Mount("/static", GZipMiddleware(StaticFiles(packages=[("headrace.console", "static")]), minimum_size=1000)),
         *(
             Route(f"/clusters/{{cluster}}{path}", console.endpoint(page), methods=list(methods))
             for path, page, methods in PAGES

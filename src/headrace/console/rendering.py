@@ -47,8 +47,10 @@ def environment() -> Environment:
     made.filters |= {
         "number": formats.number,
         "rate": formats.rate,
+        "amount": formats.amount,
         "size": formats.size,
         "duration": formats.duration,
+        "setting": formats.setting,
         "instant": formats.instant,
         "instant_text": formats.instant_text,
         "plain": lambda text: text.replace("`", ""),

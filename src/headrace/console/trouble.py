@@ -32,7 +32,7 @@ _TITLES: Final = {
 # The first part of the address of a page → its section, where both differ.
 _SECTIONS: Final = {
     "new-topic": "topics", "group": "groups", "pipeline": "pipelines", "subject": "schemas",
-    "register-schema": "schemas", "brokers": "overview", "": "overview",
+    "register-schema": "schemas", "brokers": "operations", "": "overview",
 }  # fmt: skip
 
 

@@ -34,6 +34,7 @@ class ConfigEntry:
     sensitive: bool
     doc: str
     default: str
+    choices: tuple[str, ...] = ()
 
 
 async def describe(client: ClusterClient, kind: int, name: str, node: int | None = None) -> list[ConfigEntry]:
@@ -54,6 +55,7 @@ async def describe(client: ClusterClient, kind: int, name: str, node: int | None
                 _SOURCES[Source(source)] if source in set(_SOURCES) else "unknown",
                 source == own, bool(entry.read_only), bool(entry.is_sensitive),
                 key.doc if key is not None else "", str(key.default) if key is not None else "",
+                key.choices if key is not None else (),
             )
         )  # fmt: skip
     return found

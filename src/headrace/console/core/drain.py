@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.plurals import counted
 
 
 class CannotDrain(ValueError):
@@ -32,8 +33,9 @@ def drain_plan(
         free = [node for node in others if node not in staying]
         if not free:
             raise CannotDrain(
-                f"{partition.topic}-{partition.partition} has {len(nodes)} replicas: no other broker can take the one "
-                f"of broker {broker}"
+                f"no other broker can take the replica of {partition.topic}-{partition.partition} on broker {broker}: "
+                f"the partition has {counted(len(nodes), 'replica')}, and "
+                f"{counted(len(others), 'other broker')} {'runs' if len(others) == 1 else 'run'}"
             )
         racks = {others.get(node) for node in staying}
         target = min(free, key=lambda node: (others[node] is not None and others[node] in racks, held[node], node))

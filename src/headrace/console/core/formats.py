@@ -9,6 +9,8 @@ UNKNOWN: Final = "–"
 _UNITS: Final = ("B", "KB", "MB", "GB", "TB", "PB")
 # Thin space between groups of three digits: it cannot be read as a decimal mark in any language.
 _THIN_SPACE: Final = "\u2009"
+# Kafka's way to say "never" and "any": the largest number of 64 bits.
+_NO_LIMIT: Final = 2**63 - 1
 _LONGEST_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
 
 
@@ -26,6 +28,17 @@ def rate(value: float | None) -> str:
     if 0 < value < 0.05:
         return "< 0.1"
     return f"{value:.1f}" if 0 < value < 10 else number(value)
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A number with its unit: sizes and durations in theirs, counts without a point."""
+    if value is None:
+        return UNKNOWN
+    if unit == "bytes":
+        return size(value)
+    if unit == "ms":
+        return duration(value)
+    return f"{rate(value) if unit.endswith('/s') else number(value)} {unit}"
 
 
 def size(value: float | None) -> str:
@@ -51,6 +64,20 @@ def duration(value_ms: float | None) -> str:
             amount = value_ms / length
             return f"{amount:.0f} {unit}" if amount >= 10 or amount == int(amount) else f"{amount:.1f} {unit}"
     return "0 ms"
+
+
+def setting(name: str, value: str | None) -> str:
+    """What a number of a setting means, by the unit in its name: `7 d` for retention.ms=604800000. Empty if the number
+    says it itself."""
+    if value is None or not value.lstrip("-").isdigit():
+        return ""
+    amount = int(value)
+    unit = name.rpartition(".")[2]
+    if unit not in ("ms", "bytes") or amount < 1000:
+        return "no limit" if unit in ("ms", "bytes") and amount == -1 else ""
+    if amount >= _NO_LIMIT:
+        return "no limit"
+    return duration(amount) if unit == "ms" else size(amount)
 
 
 def instant(time_ms: int | None) -> str:

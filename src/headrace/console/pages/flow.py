@@ -37,7 +37,7 @@ _STYLE: Final = (
     "text{font:14px sans-serif;fill:#182125}.small{font-size:12px;fill:#566268}"
     "path{fill:none;stroke:#566268;opacity:.55}"
     "rect{fill:#f1f4f4;stroke:#dfe4e5}.topic rect{fill:#e2f1f1}.flow rect{fill:#e3f3e9}"
-    ".target rect,.origin rect{fill:#fdf1da}"
+    ".target rect,.origin rect{fill:#fdf1da}.failed rect{fill:#fce8e6;stroke:#a6231b}"
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headrace.client.acls import list_acls
 from headrace.console.cluster.administration import quotas, users
@@ -13,13 +13,17 @@ from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Visit
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import Fault
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.security.acl.authorizer import Authorizer
 from headrace.security.acl.explain import Question, explain, sentence
 from headrace.security.acl.model import Acl, Entry, Operation, Permission, ResourcePattern, ResourceType
 from headrace.security.acl.roles import ROLE_PREFIX, is_role
 
 T = TypeVar("T")
+_NO_AUTHORIZER: Final = (
+    "The brokers have no authorizer, so every client may do everything. To protect a cluster with logins and ACLs, "
+    "begin with: headrace security init"
+)
 _KINDS = tuple(kind.name for kind in ResourceType if kind.name not in ("UNKNOWN", "ANY"))
 _OPERATIONS = tuple(operation.name for operation in Operation if operation.name not in ("UNKNOWN", "ANY", "ALL"))
 
@@ -106,6 +110,8 @@ async def or_reason(question: Awaitable[T]) -> tuple[T | None, str]:
     try:
         return await question, ""
     except Fault as fault:
+        if fault.code is ErrorCode.security_disabled:
+            return None, _NO_AUTHORIZER
         return None, fault.message or fault.code.name.replace("_", " ")
 
 

@@ -12,6 +12,8 @@ from headrace.kernel.json_values import JsonValue
 
 _BARS: Final = 30
 _LONGEST: Final = 20_000
+# Topics whose names the editor completes.
+_COMPLETED: Final = 500
 
 
 async def sql(visit: Visit) -> View:
@@ -28,7 +30,7 @@ async def sql(visit: Visit) -> View:
     topics = [name for name, topic in facts.topics.items() if not topic.internal]
     data = {
         "statement": statement, "hidden": hidden, "found": found, "most": MOST_ROWS,
-        "bars": None if found is None else bars(found), "topics": topics[:12],
+        "bars": None if found is None else bars(found), "topics": topics[:12], "known": topics[:_COMPLETED],
         "example": _example(topics[0] if topics else "orders"),
     }  # fmt: skip
     return View("sql.html", "SQL", data, 422 if found is not None and found.error else 200, "sql")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from headrace.config.key import format_value
 from headrace.config.keys import TOPIC_KEYS
 from headrace.console.cluster import changes
 from headrace.console.cluster.configs import TOPIC, alter, describe
@@ -20,6 +21,8 @@ from headrace.kernel.plurals import counted
 
 # The settings that the form for a new topic offers; the page of the topic has all of them.
 OFFERED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "min.insync.replicas", "max.message.bytes")
+# What people change most often stands first; the other keys are behind a link.
+_FIRST: Final = (*OFFERED, "compression.type", "segment.bytes", "segment.ms")
 
 
 async def create_topic(visit: Visit) -> View | Redirect:
@@ -40,7 +43,10 @@ async def create_topic(visit: Visit) -> View | Redirect:
     data = {
         "values": values, "error": error, "brokers": sum(broker.up for broker in facts.brokers),
         "offered": [
-            {"name": key.name, "doc": key.doc, "default": str(key.default), "value": text}
+            {
+                "name": key.name, "doc": key.doc, "value": text, "choices": key.choices,
+                "default": format_value(key.type, key.default) or "",
+            }
             for key, text in offered
         ],
     }  # fmt: skip
@@ -68,7 +74,10 @@ async def configure_topic(visit: Visit) -> View | Redirect:
             return visit.done(f"Changed {', '.join(wanted)} of {name}.", "topics", name)
         except Refused as fault:
             error = fault.message
-    data = {"topic": name, "configs": entries, "given": given, "error": error}
+    writable = [entry for entry in entries if not entry.read_only]
+    first = [entry for entry in writable if entry.name in _FIRST or entry.is_set]
+    rest = [entry for entry in writable if entry not in first]
+    data = {"topic": name, "configs": [*first, *rest], "first": len(first), "given": given, "error": error}
     return View("topic_configure.html", f"Configure {name}", data, 422 if error else 200, "topics")
 
 

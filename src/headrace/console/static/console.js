@@ -32,6 +32,16 @@
     return moments.map((moment) => new Date(moment * 1000).toLocaleTimeString([], style));
   }
 
+  // The same form as on the pages: thin spaces between thousands, sizes with their unit.
+  function axisNumbers(unit) {
+    const plain = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u2009");
+    const sized = (value) => {
+      const step = value >= 1e9 ? 3 : value >= 1e6 ? 2 : value >= 1e3 ? 1 : 0;
+      return `${Number((value / 1000 ** step).toPrecision(3))} ${["B", "KB", "MB", "GB"][step]}`;
+    };
+    return (_, values) => values.map((value) => value == null ? "" : unit === "bytes" ? sized(value) : Number.isInteger(value) ? plain(value) : unit.endsWith("/s") ? String(value) : "");
+  }
+
   function charts(root) {
     if (typeof uPlot === "undefined") return;
     for (const figure of $$("figure[data-chart]:not([data-drawn])", root)) {
@@ -52,7 +62,7 @@
         width: place.clientWidth, height: Number(figure.dataset.height || 140), legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false } },
         scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.15, 1)] } },
-        axes: [{ ...axis, size: 28, values: clockTimes }, { ...axis, size: 56 }],
+        axes: [{ ...axis, size: 28, values: clockTimes }, { ...axis, size: 56, values: axisNumbers(figure.dataset.unit) }],
         series: [{}, ...lines],
         hooks: { setCursor: [(self) => {
           const at = self.cursor.idx;
@@ -79,7 +89,7 @@
   let pending = false;
   function keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const field = event.target.closest("input, textarea, select, [contenteditable]");
+    const field = event.target.closest("input, textarea, select, .code-editor");
     if (field) {
       if (event.key === "Escape") field.blur();
       return;
@@ -147,6 +157,44 @@
     while (tail && tail.children.length > 300) tail.lastElementChild.remove();
   });
 
+  // Times of forms are in UTC for the server, and in the zone of the viewer for the viewer.
+  function localFields() {
+    const pad = (number) => String(number).padStart(2, "0");
+    for (const field of $$("input[type=datetime-local]")) {
+      const sent = document.createElement("input");
+      sent.type = "hidden";
+      sent.name = field.name;
+      sent.value = field.value;
+      const moment = field.value ? new Date(`${field.value}Z`) : null;
+      if (moment && !Number.isNaN(moment.getTime())) {
+        field.value = `${moment.getFullYear()}-${pad(moment.getMonth() + 1)}-${pad(moment.getDate())}T${pad(moment.getHours())}:${pad(moment.getMinutes())}:${pad(moment.getSeconds())}`;
+      }
+      field.removeAttribute("name");
+      field.after(sent);
+      const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+      const label = field.closest("label").firstChild;
+      label.textContent = label.textContent.replace("UTC", zone || "local");
+      field.addEventListener("input", () => {
+        const wanted = field.value ? new Date(field.value) : null;
+        sent.value = wanted ? wanted.toISOString().slice(0, 19) : "";
+      });
+    }
+  }
+
+  function settingsFilter() {
+    const place = $(".filter-settings");
+    if (!place) return;
+    place.hidden = false;
+    const more = $(".more-settings");
+    $("input", place).addEventListener("input", (event) => {
+      const text = event.target.value.trim().toLowerCase();
+      for (const row of $$(".setting")) row.hidden = text !== "" && !row.textContent.toLowerCase().includes(text);
+      if (text) more.open = true;
+    });
+    // Enter would send the form.
+    $("input", place).addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
+  }
+
   function choosing() {
     const all = $("#choose-all");
     if (!all) return;
@@ -167,7 +215,7 @@
   });
   document.addEventListener("keydown", keys);
   document.addEventListener("htmx:load", (event) => improve(event.detail.elt));
-  document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); choosing(); goOn(); });
+  document.addEventListener("DOMContentLoaded", () => { themeButton(); improve(document); choosing(); localFields(); settingsFilter(); goOn(); });
   document.addEventListener("click", (event) => {
     for (const open of $$("details.switch[open], details.menu[open]")) if (!open.contains(event.target)) open.open = false;
   });

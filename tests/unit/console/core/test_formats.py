@@ -28,3 +28,36 @@ def test_a_number_that_is_not_known_is_not_zero() -> None:
 @pytest.mark.parametrize("time_ms", [None, -1, 2**63 - 1])
 def test_a_timestamp_that_is_no_time_is_a_dash(time_ms: int | None) -> None:
     assert formats.instant_text(time_ms) == "–"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("retention.ms", "604800000", "7 d"),
+        ("retention.ms", "-1", "no limit"),
+        ("flush.ms", "9223372036854775807", "no limit"),
+        ("retention.bytes", "-1", "no limit"),
+        ("segment.bytes", "1073741824", "1.1 GB"),
+        ("local.retention.ms", "-2", ""),
+        ("segment.jitter.ms", "0", ""),
+        ("min.insync.replicas", "20000", ""),
+        ("cleanup.policy", "delete", ""),
+        ("retention.ms", None, ""),
+    ],
+)
+def test_the_number_of_a_setting_in_words(name: str, value: str | None, expected: str) -> None:
+    assert formats.setting(name, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        (4.0, "rows", "4 rows"),
+        (125_100, "bytes", "125 KB"),
+        (255, "ms", "255 ms"),
+        (2.5, "records/s", "2.5 records/s"),
+        (None, "rows", "–"),
+    ],
+)
+def test_a_number_has_the_unit_of_its_chart(value: float | None, unit: str, expected: str) -> None:
+    assert formats.amount(value, unit) == expected
