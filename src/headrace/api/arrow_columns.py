@@ -73,10 +73,12 @@ class _JsonColumns:
         if not len(given):
             return {one.name: pa.nulls(len(values), one.type) for one in self._schema}, errors
         # One document a line: none is empty, has a line break, or is no object. So equal counts mean equal rows.
-        if not pc.all(pc.starts_with(given, b"{")).as_py() or pc.any(pc.match_substring(given, b"\n")).as_py():
-            raise ValueDiffers
         lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(given)], pa.int32()), given), b"\n")[0]
         data = lines.as_buffer()
+        # Line breaks are counted in all bytes together: a search in each document takes twenty times as long.
+        breaks = np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+        if breaks != len(given) - 1 or not pc.all(pc.starts_with(given, b"{")).as_py():
+            raise ValueDiffers
         read = pj.ReadOptions(block_size=max(1 << 20, data.size + 1), use_threads=False)
         table = pj.read_json(io.BytesIO(data), read, self._parse)
         if table.num_rows != len(given):
