@@ -20,17 +20,22 @@ from confluent_kafka.admin import (
 
 from headrace.console.settings import ClusterAddress, ConsoleSettings
 from headrace.web.login import Brokers
+from tests.support.clock import wait_for
 from tests.support.console import console_of
 from tests.support.sasl import PASSWORD, SaslBroker, sasl_broker
 
 MECHANISM = "SCRAM-SHA-256"
-RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+RULES = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS;User:carl",
+    "audit.topic": "denials",
+}
 
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[tuple[SaslBroker, str]]:
     with sasl_broker(RULES) as running:
-        for user in ("anna", "bert"):
+        for user in ("anna", "bert", "carl"):
             running.set_password(user, PASSWORD, MECHANISM)
         for topic in ("annas", "others"):
             running.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
@@ -72,6 +77,22 @@ def test_a_user_sees_only_what_the_acls_allow(secured: tuple[SaslBroker, str]) -
     assert status == 200 and "annas" in text and "others" not in text
     assert _get(f"{url}/clusters/local/topics/annas", "anna")[0] == 200
     assert _get(f"{url}/clusters/local/topics/others", "anna")[0] in (403, 404)
+
+
+def test_denied_requests_are_listed_for_those_who_may_read_them(secured: tuple[SaslBroker, str]) -> None:
+    running, url = secured
+    login = {"sasl.mechanism": MECHANISM, "sasl.username": "bert", "sasl.password": PASSWORD}
+    denied = Consumer(
+        {"bootstrap.servers": running.bootstrap, "security.protocol": "SASL_PLAINTEXT", "group.id": "berts", **login}
+    )
+    denied.list_topics("annas", timeout=10)
+    denied.close()
+    page = f"{url}/clusters/local/security"
+    wait_for(lambda: "User:bert" in _get(page, "carl")[1], "the denied request")
+    text = _get(page, "carl")[1]
+    table = text[text.index('aria-label="Denied requests"') :]
+    assert "topic annas" in table and "describe" in table and "Metadata" in table
+    assert 'aria-label="Denied requests"' not in _get(page, "anna")[1], "anna may not read the topic"
 
 
 def test_users_do_not_share_what_the_console_keeps(secured: tuple[SaslBroker, str]) -> None:

@@ -13,6 +13,7 @@
 `doctor`      what `headrace doctor` finds, from a process of its own
 `notebook`    what the console remembers in the cluster
 `administration` users, transactions, quotas, reassignments
+`audit`       the newest denied requests
 `sql`         statements over topics, each in a process of its own
 `samples`     end offsets and lag over time, sampled in the background
 """

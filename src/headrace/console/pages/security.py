@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 
 from headrace.client.acls import list_acls
 from headrace.console.cluster.administration import quotas, users
+from headrace.console.cluster.audit import newest_denials
 from headrace.console.cluster.configs import BROKER, describe
+from headrace.console.core.masking import masks_of
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
 from headrace.console.visit import Visit
@@ -33,6 +35,8 @@ async def security(visit: Visit) -> View:
     (known_users, users_error), (acls, acls_error), (known_quotas, quotas_error), audit = await asyncio.gather(
         or_reason(users(client)), or_reason(list_acls(client)), or_reason(quotas(client)), _audit_topic(visit)
     )
+    hides = visit.settings.hides_values or bool(masks_of(visit.settings.masks, audit or ""))
+    denied = await newest_denials(visit.cluster, audit) if audit and not hides else ()
     answer = None
     if visit.query.get("principal"):
         answer = await _explained(visit, acls or [])
@@ -57,6 +61,7 @@ async def security(visit: Visit) -> View:
         "answer": answer,
         "me": visit.caller.principal,
         "audit": audit,
+        "denied": denied,
     }  # fmt: skip
     return View("security.html", "Security", data, section="security")
 
