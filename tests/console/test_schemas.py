@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -88,6 +89,42 @@ def test_records_are_decoded_searched_and_produced_by_their_schema(registered: t
         f"/topics/{topic}/produce", topic=topic, key_form="null", value='{"id": "x"}', value_form="schema"
     )
     assert status == 422 and "cannot be encoded" in text
+
+
+def test_values_that_name_no_schema_are_decoded_by_a_chosen_one(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    topic, subject = scene.topic(), unique("chosen")
+    named = RecordEncoder(RegistryClient(registry.url), schema=json.dumps(TWO)).encode(topic, {"id": 7, "note": "tea"})
+    scene.produce(topic, ("bare", named[5:]), ("named", named), ("other", b"\xff\xff"))
+    _register(registry, subject, TWO)
+    id_ = int.from_bytes(named[1:5], "big")
+    plain = fetch_json(scene.page(f"/topics/{topic}/messages/0/0"))["record"]["value"]
+    assert plain["kind"] != "json"
+    for wanted in (subject, id_):
+        shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0?schema={wanted}"))["record"]["value"]
+        assert shown["value"] == {"id": 7, "note": "tea"} and shown["schema"] == f"avro {id_} by hand"
+    rows = fetch_json(scene.page(f"/topics/{topic}/messages?from=oldest&schema={subject}"))["records"]
+    assert [row["value"]["kind"] for row in rows] == ["json", "json", "hex"] and rows[2]["value"]["error"]
+    assert rows[0]["value"]["value"] == rows[1]["value"]["value"]
+    assert fetch_json(scene.page(f"/topics/{topic}/search?cel=value.id+%3D%3D+7&schema={subject}"))["matched"] == 2
+    with urllib.request.urlopen(scene.page(f"/topics/{topic}/export?format=ndjson&schema={subject}")) as answer:
+        assert json.loads(answer.readline())["value"] == {"id": 7, "note": "tea"}
+    page = status_of(scene.page(f"/topics/{topic}/messages?schema={subject}"))[1]
+    assert f"/messages/0/0?schema={subject}" in page and f'<option value="{subject}">' in page
+    status, text = status_of(scene.page(f"/topics/{topic}/messages?schema=absent"))
+    assert status == 404 and "Type a subject, or the id of a schema" in text
+
+
+def test_a_protobuf_value_without_a_frame_is_decoded_by_a_chosen_schema(
+    registered: tuple[Scene, RunningRegistry],
+) -> None:
+    scene, registry = registered
+    topic, subject = scene.topic(), unique("proto")
+    text = 'syntax = "proto3"; message Cup { int64 id = 1; string note = 2; }'
+    registry.ask("POST", f"/subjects/{subject}/versions", {"schemaType": "PROTOBUF", "schema": text})
+    scene.produce(topic, ("k", b"\x08\x07\x12\x03tea"))
+    shown = fetch_json(scene.page(f"/topics/{topic}/messages/0/0?schema={subject}"))["record"]["value"]
+    assert shown["value"] == {"id": 7, "note": "tea"}
 
 
 def test_a_record_is_produced_by_the_fields_of_its_schema(registered: tuple[Scene, RunningRegistry]) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse, Response, StreamingResponse
 
+from headrace.console.pages.chosen_schema import chosen_schema
 from headrace.console.pages.messages import chosen_spans, chosen_starts, decoding_of
 from headrace.console.protection import Rejected
 from headrace.console.records.export import exported
@@ -39,7 +40,7 @@ async def export(visit: Visit) -> Response:
     held = await chosen_spans(visit, topic)
     starts = await chosen_starts(visit, topic, visit.query.get("from", "oldest"), held) or {}
     chosen = {number: (max(first, starts.get(number, first)), end) for number, (first, end) in held.items()}
-    decoding = decoding_of(visit, topic.name)
+    decoding = decoding_of(visit, topic.name, await chosen_schema(visit))
     headers = {"content-disposition": f'attachment; filename="{topic.name}.{form}"', "cache-control": "no-store"}
     if form == "parquet":
         # The footer of a Parquet file is written last, so the file is made first and sent then.

@@ -15,6 +15,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import MAX_TIMESTAMP
 from headrace.console.cluster.facts import Topic
 from headrace.console.cluster.offsets import ends, spans
+from headrace.console.pages.chosen_schema import chosen_schema, offered_subjects
 from headrace.console.pages.searches import saved_searches
 from headrace.console.protection import Rejected
 from headrace.console.records import reading
@@ -26,6 +27,7 @@ from headrace.console.rendering import View, environment
 from headrace.console.visit import Visit
 from headrace.kernel.errors import Fault
 from headrace.records.builder import Record
+from headrace.serialization.schema import RegisteredSchema
 
 PAGE_RECORDS: Final = 50
 _BUCKETS: Final = 30
@@ -33,9 +35,9 @@ _VOLUME_MS: Final = 3_600_000
 _MOST_VOLUME_PARTITIONS: Final = 64
 
 
-def decoding_of(visit: Visit, topic: str) -> Decoding:
+def decoding_of(visit: Visit, topic: str, schema: RegisteredSchema | None = None) -> Decoding:
     settings = visit.settings
-    return Decoding(topic, visit.cluster.decoder, settings.masks, hides_values=settings.hides_values)
+    return Decoding(topic, visit.cluster.decoder, settings.masks, hides_values=settings.hides_values, schema=schema)
 
 
 async def chosen_spans(visit: Visit, topic: Topic) -> dict[int, tuple[int, int]]:
@@ -54,11 +56,11 @@ async def messages(visit: Visit) -> View:
     held = await chosen_spans(visit, topic)
     place = visit.query.get("from", "newest")
     starts = await chosen_starts(visit, topic, place, held)
-    page, volume, searches = await asyncio.gather(
+    page, volume, searches, subjects, schema = await asyncio.gather(
         asyncio.to_thread(_read_page, visit, topic.name, held, starts), _volume(visit, topic),
-        saved_searches(visit, topic.name),
+        saved_searches(visit, topic.name), offered_subjects(visit, topic.name), chosen_schema(visit),
     )  # fmt: skip
-    decoding = decoding_of(visit, topic.name)
+    decoding = decoding_of(visit, topic.name, schema)
     records = await asyncio.to_thread(lambda: [decoding.record(*one) for one in page.records])
     return View(
         "messages.html",
@@ -75,6 +77,7 @@ async def messages(visit: Visit) -> View:
             "volume": volume,
             "places": PLACES,
             "searches": searches,
+            "subjects": subjects,
             "shows_bytes": decoding.shows_bytes,
         },
         section="topics",
@@ -155,7 +158,8 @@ async def record(visit: Visit) -> View:
         f"{topic}-{partition} at {found.offset}",
         {
             "topic": topic,
-            "record": decoding.record(partition, found),
+            "record": await asyncio.to_thread(decoding.record, partition, found),
+            "subjects": await offered_subjects(visit, topic),
             "shows_bytes": decoding.shows_bytes,
             "key_hex": _hex_dump(found.key) if decoding.shows_bytes else "",
             "value_hex": _hex_dump(found.value) if decoding.shows_bytes else "",
@@ -181,7 +185,7 @@ async def _one(visit: Visit) -> tuple[Record, Decoding]:
             found = await asyncio.to_thread(reading.read_one, client, topic, partition, offset)
     if found is None:
         raise Rejected(404, f"partition {topic}-{partition} has no record at offset {offset}: {_range(first, end)}")
-    return found, decoding_of(visit, topic)
+    return found, decoding_of(visit, topic, await chosen_schema(visit))
 
 
 def _hex_dump(data: bytes | None, most: int = 4096) -> str:
@@ -212,7 +216,7 @@ async def raw(visit: Visit) -> Response:
 
 async def search(visit: Visit) -> View:
     topic = await visit.cluster.topic(visit.path("topic"))
-    decoding = decoding_of(visit, topic.name)
+    decoding = decoding_of(visit, topic.name, await chosen_schema(visit))
     text, expression, place = visit.query.get("q", ""), visit.query.get("cel", ""), visit.query.get("in", "anywhere")
     if not text and not expression:
         raise Rejected(400, "a search needs a text or a CEL expression")
@@ -237,7 +241,8 @@ async def search(visit: Visit) -> View:
     left = sum(max(0, end - found.positions.get(number, 0)) for number, end in until.items())
     query = {
         "q": text, "cel": expression, "in": place if place != "anywhere" else "",
-        "partition": visit.query.get("partition", ""), "at": positions_text(found.positions),
+        "partition": visit.query.get("partition", ""), "schema": visit.query.get("schema", ""),
+        "at": positions_text(found.positions),
         "until": positions_text(until), "scanned": earlier + found.scanned, "matched": matched + len(found.matches),
     }  # fmt: skip
     return View(
@@ -266,6 +271,7 @@ async def tail(visit: Visit) -> View | Response:
     """The page of a live tail; as server-sent events, the rows themselves."""
     topic = await visit.cluster.topic(visit.path("topic"))
     if "text/event-stream" not in visit.request.headers.get("accept", ""):
+        await chosen_schema(visit)  # so that the page names a wrong one
         return View("tail.html", f"{topic.name}: live", {"topic": topic.name}, section="topics")
     held = await chosen_spans(visit, topic)
     leaders = {p.index: p.leader for p in topic.partitions if p.leader is not None and p.index in held}
@@ -273,7 +279,8 @@ async def tail(visit: Visit) -> View | Response:
         visit.cluster.address.brokers.bootstrap, client_id="headrace-console", timeout=visit.cluster.client.timeout,
         security=visit.cluster.client.security,
     )  # fmt: skip
-    follower = Tail(own, decoding_of(visit, topic.name), leaders, {number: held[number][1] for number in leaders})
+    decoding = decoding_of(visit, topic.name, await chosen_schema(visit))
+    follower = Tail(own, decoding, leaders, {number: held[number][1] for number in leaders})
     rows = environment().get_template("record_rows.html")
 
     async def events() -> AsyncIterator[str]:
@@ -284,7 +291,11 @@ async def tail(visit: Visit) -> View | Response:
                     yield ": still here\n\n"
                     continue
                 markup = rows.render(
-                    records=arrived.records, left_out=arrived.left_out, topic=topic.name, url=visit.url
+                    records=arrived.records,
+                    left_out=arrived.left_out,
+                    topic=topic.name,
+                    url=visit.url,
+                    query=visit.query,
                 )
                 yield _event("records", markup)
         except Fault as fault:

@@ -17,6 +17,7 @@ from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
 from headrace.serialization.errors import RegistryUnreachable
 from headrace.serialization.record_decoder import RecordDecoder
+from headrace.serialization.schema import PROTOBUF, RegisteredSchema
 
 NULL, JSON, TEXT, HEX, HIDDEN = "null", "json", "text", "hex", "hidden"
 # What a row of a list shows of a value.
@@ -72,12 +73,20 @@ class Decoding:
     """How one console shows records of one topic."""
 
     def __init__(
-        self, topic: str, decoder: RecordDecoder | None, masks: tuple[Mask, ...] = (), *, hides_values: bool = False
+        self,
+        topic: str,
+        decoder: RecordDecoder | None,
+        masks: tuple[Mask, ...] = (),
+        *,
+        hides_values: bool = False,
+        schema: RegisteredSchema | None = None,
     ) -> None:
+        """`schema`: decode values by this one, whatever they name."""
         self.topic = topic
         self.masks = masks_of(masks, topic)
         self.hides_values = hides_values
         self._decoder = decoder
+        self._schema = schema
 
     @property
     def shows_bytes(self) -> bool:
@@ -102,7 +111,8 @@ class Decoding:
             start, size = _plain(bytes(data)), data.whole_bytes
             found = Shown(start.kind if start.kind in (TEXT, HEX) else TEXT, start.text, size, error=_BEGINNING_ONLY)
         else:
-            found = self._by_registry(data, headers, is_key=is_key) or _plain(data)
+            by_hand = None if is_key else self._by_chosen_schema(data)
+            found = by_hand or self._by_registry(data, headers, is_key=is_key) or _plain(data)
         if not self.masks or (is_key and found.kind in (TEXT, HEX)):
             return found
         if found.kind in (TEXT, HEX):
@@ -120,6 +130,24 @@ class Decoding:
         if name.startswith(_FAILURE):
             return Shown(HIDDEN, MASKED, len(data))
         return found if found.kind in (TEXT, HEX) else Shown(found.kind, masked(found.value, self.masks), found.size)
+
+    def _by_chosen_schema(self, data: bytes) -> Shown | None:
+        """As if the value named the chosen schema. It may name another one in its first bytes, or begin like that by
+        chance, so the rest is tried first and then all of it."""
+        if self._schema is None or self._decoder is None:
+            return None
+        named = b"\0" + self._schema.id.to_bytes(4, "big")
+        first_message = b"\0" if self._schema.kind == PROTOBUF else b""
+        tries = [named + first_message + data]
+        if data[:1] == b"\0" and len(data) >= len(named):
+            tries.insert(0, named + data[len(named) :])
+        found = None
+        for each in tries:
+            found = self._decoder.decode(self.topic, each)
+            if found.error is None:
+                return Shown(JSON, found.value, len(data), f"{self._schema.kind.lower()} {self._schema.id} by hand")
+        plain = _plain(data)
+        return Shown(plain.kind, plain.value, plain.size, error=found.error or "" if found is not None else "")
 
     def _by_registry(self, data: bytes, headers: tuple[tuple[str, bytes | None], ...], *, is_key: bool) -> Shown | None:
         name = "__key_schema_id" if is_key else "__value_schema_id"
