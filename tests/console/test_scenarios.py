@@ -209,8 +209,10 @@ def test_a_statement_is_run_from_its_example_and_drawn(scene: Scene, page: Page)
     topic = scene.topic(3, name=unique("aaa"))
     scene.produce(topic, *((f"k{n}", "v") for n in range(30)))
     page.goto(scene.page("/sql"))
-    page.get_by_label("Statement").fill(f'SELECT "partition", count(*) AS n FROM "{topic}" GROUP BY ALL ORDER BY ALL')
-    page.get_by_label("Statement").press("Control+Enter", timeout=60_000)
+    page.get_by_role("textbox", name="Statement").fill(
+        f'SELECT "partition", count(*) AS n FROM "{topic}" GROUP BY ALL ORDER BY ALL'
+    )
+    page.get_by_role("textbox", name="Statement").press("Control+Enter", timeout=60_000)
     expect(page.get_by_role("region", name="Rows")).to_be_visible(timeout=60_000)
     expect(page.get_by_role("img", name="n by partition")).to_be_visible()
 
@@ -219,7 +221,7 @@ def test_a_statement_is_run_from_its_example_and_drawn(scene: Scene, page: Page)
 def test_a_wrong_statement_keeps_its_text(scene: Scene, page: Page) -> None:
     page.goto(scene.page("/sql?q=SELEC+1"))
     expect(page.get_by_role("alert")).to_be_visible(timeout=60_000)
-    expect(page.get_by_label("Statement")).to_have_value("SELEC 1")
+    expect(page.get_by_role("textbox", name="Statement")).to_have_text("SELEC 1")
 
 
 # --- topics ---

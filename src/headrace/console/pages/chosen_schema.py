@@ -1,4 +1,4 @@
-"""The schema that a person chooses for values that name none: `?schema=` is an id, or a subject for its last version."""
+"""The schema that a person chooses for values that name none: `?schema=` is an id, or a subject (its last version)."""
 
 from __future__ import annotations
 
