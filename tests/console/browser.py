@@ -41,7 +41,7 @@ def page_of(browser: Browser, *, width: int = 1280, theme: str = "light", script
     )
     yield page
     context.close()
-    assert troubles == []
+    assert troubles == [], troubles
 
 
 def _dismissed(dialog: Dialog, troubles: list[str]) -> None:
