@@ -5,15 +5,18 @@ The demos mostly wait: for groups, locks and time-outs. So they run at the same 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.demos.catalogue import Demo, demos
 from headrace.demos.processes import OneBroker, running_brokers
+from headrace.demos.run import DemoRun
 from headrace.demos.topics import Contents
 from headrace.net.free_ports import free_port
 from tests.demos.running import mutated, run_once
@@ -29,6 +32,20 @@ MUTATIONS = {
     "replay": ("service.py", "-cents if", "cents if"),
 }
 ENDLESS = """def run(stage: Stage) -> None:
+    stage.stopping.wait()
+"""
+# Longer than the second that the demo runs.
+SLOW_START = """import threading
+from contextlib import contextmanager
+
+
+@contextmanager
+def resources(data):
+    threading.Event().wait(1.5)
+    yield {}
+
+
+def run(stage: Stage) -> None:
     stage.stopping.wait()
 """
 RECORDS = 300
@@ -132,3 +149,17 @@ def test_a_demo_that_does_not_end_is_neither_equal_nor_different(tmp_path: Path)
     with running_brokers(tmp_path / "broker", port=0) as brokers:
         right, screen = run_once(endless, brokers.bootstrap, tmp_path / "data", records=10, patience_s=1)
     assert not right and "the demo did not end within 1 s: its story goes on" in screen, screen
+
+
+def test_the_start_does_not_count_as_time_of_the_demo(tmp_path: Path) -> None:
+    slow = mutated("replay", "story.py", "def run(stage: Stage) -> None:\n", SLOW_START, tmp_path / "demo")
+    screen = io.StringIO()
+    (tmp_path / "data").mkdir()
+    with running_brokers(tmp_path / "broker", port=0) as brokers:
+        run = DemoRun(slow, brokers.bootstrap, tmp_path / "data", Console(file=screen, width=120))
+        run.prepare()
+        try:
+            assert run.show_until_stopped(1.0)
+        finally:
+            run.close()
+    assert f"replay  broker {brokers.bootstrap}" in screen.getvalue()

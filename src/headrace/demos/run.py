@@ -283,10 +283,11 @@ class DemoRun:
     def show_until_stopped(self, seconds: float | None) -> bool:
         """Runs at the planned pace and shows the result as it changes. False if a story ended with other results than
         expected."""
-        began = time.monotonic()
         state, expected, found = "running", dict[str, object](), dict[str, object]()
         screen = Screen(self.console, self.demo.name, self.bootstrap)
         with self._running(is_paced=True, seconds=seconds) as run:
+            # The start of Spark does not count: `seconds` is the time in which a person sees something.
+            began = time.monotonic()
             with Live(console=self.console, refresh_per_second=4) as live, suppress(KeyboardInterrupt):
                 while seconds is None or time.monotonic() < began + seconds:
                     self._raise_fault()
