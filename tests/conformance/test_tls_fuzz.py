@@ -86,7 +86,8 @@ class Tampered:
         self._socket = target.connect()
 
     def run(self, sent: bytes, changed_message: int) -> None:
-        """Sends the handshake and then `sent`. The message with this number is changed."""
+        """Sends the handshake and then `sent`. The message with this number is changed and is the last one, because the
+        broker would wait ten seconds for the rest of half a message."""
         with self._socket, suppress(OSError):
             for number in range(20):
                 finished = self._step()
@@ -95,7 +96,7 @@ class Tampered:
                     sent = b""
                 data = self._out.read()
                 self._socket.sendall(mutated(data, self._chance) if number == changed_message else data)
-                if finished:
+                if finished or number == changed_message:
                     break
                 received = self._socket.recv(65536)
                 if not received:
