@@ -146,13 +146,13 @@ def create_topic(port: int, name: str, partitions: int, configs: dict[str, str] 
         # Kafka's metadata names a leader before that leader serves, so only an answer of the partition itself counts.
         ends = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
         asked = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": name, "partitions": ends}]}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 180
         while time.monotonic() < deadline:
             found = wire.call(LIST_OFFSETS, 2, asked).topics[0].partitions  # type: ignore[attr-defined]
             if not any(partition.error_code for partition in found):
                 return
             time.sleep(0.02)
-    raise RuntimeError(f"topic {name} has no leaders after 30 s")
+    raise RuntimeError(f"topic {name} has no leaders after 180 s")
 
 
 def batch_of(records: int, record_bytes: int) -> bytes:
