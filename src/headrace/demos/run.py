@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.live import Live
 
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
 from headrace.datagen.fields import SerialNumber
 from headrace.datagen.generator import Generator
 from headrace.datagen.sending import create_topics
@@ -33,7 +33,9 @@ from headrace.demos.processes import Brokers
 from headrace.demos.screen import Screen
 from headrace.demos.stage import Stage, Stopped
 from headrace.demos.topics import Contents, Result
+from headrace.pipelines.flows.progress import FlowProgress
 from headrace.pipelines.flows.spec import BOOTSTRAP, load_spec
+from headrace.pipelines.source.offsets import offsets_from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -319,9 +321,24 @@ class DemoRun:
     def _facts(self, run: PipelineRun | None) -> dict[str, Cell]:
         facts: dict[str, Cell] = {"sent": self.stage.sender.sent.total}
         if run is not None:
-            lags = [flow.progress.lag for flow in run.flows]
-            facts["lag"] = None if any(each is None for each in lags) else sum(each or 0 for each in lags)
+            facts["lag"] = lag_now(self.client, [flow.progress for flow in run.flows])
         return facts
+
+
+def lag_now(client: BlockingClient, flows: Sequence[FlowProgress]) -> int | None:
+    """Records that the flows have not read yet; None before the first batch of each.
+
+    A flow reports its lag when a batch ends, so a burst during a long batch would look like no lag at all.
+    """
+    if any(flow.lag is None for flow in flows):
+        return None
+    read = [(flow, offsets_from_json(flow.end_offsets)) for flow in flows]
+    partitions = {partition for _, ends in read for partition in ends}
+    latest = client.list_offsets(dict.fromkeys(partitions, LATEST), isolation=READ_COMMITTED) if partitions else {}
+    return sum(
+        sum(max(0, latest[partition] - end) for partition, end in ends.items()) if ends else flow.lag or 0
+        for flow, ends in read
+    )
 
 
 def _forget_tables(run: PipelineRun) -> None:

@@ -12,6 +12,7 @@ What a pipeline's author imports or names to Spark:
 `avro_values`    Avro values without a registry, resolved from the writer's schema
 `foreach_batch`  exactly-once writes inside `foreachBatch`
 `task_sink`      tasks of the query write their rows to topics themselves
+`sql_statements` the statements of a SQL file
 `errors`         the errors that a pipeline reports to its user
 `failure_reasons` failures of Spark, Python and databases as one sentence: place, cause, way out
 

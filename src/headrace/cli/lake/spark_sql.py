@@ -37,8 +37,8 @@ class SparkSqlSettings:
 
 def run_on_spark(text: str, settings: SparkSqlSettings) -> None:
     from headrace.pipelines.brokers import as_options
-    from headrace.pipelines.flows.sql_statements import statements_in
     from headrace.pipelines.session import spark_session
+    from headrace.pipelines.sql_statements import statements_in
     from headrace.tables.spark_sql.relations import SparkRelations
     from headrace.tables.spark_sql.saved_pipeline import SavedPipeline, is_create_pipeline
     from headrace.tables.spark_sql.statements import SparkStatement

@@ -109,7 +109,7 @@ def _format(text: str) -> ResultFormat:
 
 
 def _run(session: SqlSession, text: str, form: ResultFormat, save: Callable[[str], None]) -> None:
-    from headrace.pipelines.flows.sql_statements import statements_in
+    from headrace.pipelines.sql_statements import statements_in
     from headrace.tables.spark_sql.saved_pipeline import is_create_pipeline, may_create_pipeline
 
     # DuckDB splits its own dialect best, so a text is split here only if one statement is not of DuckDB.

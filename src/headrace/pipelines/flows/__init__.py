@@ -2,7 +2,6 @@
 
 `spec`                 the specification file
 `templates`            the files that `headrace pipeline init` writes; `wordcount/` is one of them as a directory
-`sql_statements`       the statements of a SQL file
 `graph`                loads the definitions into a graph of outputs and flows
 `session`              the Spark session of one pipeline
 `run_lock`             one driver at a time

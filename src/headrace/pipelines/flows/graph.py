@@ -30,7 +30,7 @@ from headrace.pipelines.errors import OptionError, PipelineError, nearest
 from headrace.pipelines.failure_reasons import failure_reason, user_place
 from headrace.pipelines.flows.dead_letter_headers import DEAD_LETTERS
 from headrace.pipelines.flows.spec import PipelineSpec
-from headrace.pipelines.flows.sql_statements import statements_in, without_comments
+from headrace.pipelines.sql_statements import statements_in, without_comments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,6 @@ from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.flows.flow_names import check_removed_flows, forget, rename, store_flows
 from headrace.pipelines.flows.reset import moved_to, parse_when, reset
 from headrace.pipelines.flows.spec import PipelineSpec, load_spec
-from headrace.pipelines.flows.sql_statements import statements_in, without_comments
 from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.pipelines.spark.plan_guard import (
     FILE_NAME,
@@ -26,6 +25,7 @@ from headrace.pipelines.spark.plan_guard import (
     store_shape,
     stored_shape,
 )
+from headrace.pipelines.sql_statements import statements_in, without_comments
 
 
 def spec_of(folder: Path, text: str) -> object:
