@@ -119,7 +119,7 @@ def flip_newest_segments(data_dir: Path, topic: str) -> None:
     assert flipped > 0, "there was nothing to flip"
 
 
-# ---- drawn at random: each leaves the cluster broken, `RunningCluster.heal` repairs it
+# Drawn at random: each leaves the cluster broken, `RunningCluster.heal` repairs it
 
 
 def kill_all(cluster: RunningCluster, *_: object) -> None:

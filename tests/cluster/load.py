@@ -101,7 +101,7 @@ class Load:
         )
         return self._silence_s
 
-    # ---- producers ------------------------------------------------------------------------------------------------
+    # Producers
 
     def _produce(self, name: str) -> None:
         producer = Producer(
@@ -156,7 +156,7 @@ class Load:
         self._acks_of[partition] = self._acks_of.get(partition, 0) + 1
         self.history.acked[value] = place
 
-    # ---- the group ------------------------------------------------------------------------------------------------
+    # The group
 
     def _consume(self) -> None:
         try:
@@ -173,7 +173,7 @@ class Load:
     def _read_enough(self) -> None:
         self._group.end()
 
-    # ---- the end --------------------------------------------------------------------------------------------------
+    # The end
 
     def stop_writing(self) -> None:
         self._stop.set()

@@ -62,7 +62,7 @@ def offsets(cluster: RunningCluster, parts: list[TopicPartition], which: OffsetS
     return {p.partition: future.result(60).offset for p, future in found.items()}
 
 
-# ---- in-sync replicas
+# In-sync replicas
 
 
 def test_min_insync_replicas_is_lowered_while_one_replica_is_in_sync(cluster: RunningCluster, topic: str) -> None:
@@ -85,7 +85,7 @@ def test_min_insync_replicas_is_lowered_while_one_replica_is_in_sync(cluster: Ru
         conclude(cluster, load, topic=topic)
 
 
-# ---- log start offsets that advance
+# Log start offsets that advance
 
 
 def test_records_are_deleted_while_a_follower_is_down(cluster: RunningCluster, topic: str) -> None:
@@ -164,7 +164,7 @@ def test_compaction_continues_while_a_follower_is_down(cluster: RunningCluster, 
     }
 
 
-# ---- sizes and speeds
+# Sizes and speeds
 
 
 def test_followers_replicate_batches_larger_than_their_fetch_limit(cluster: RunningCluster, topic: str) -> None:
@@ -190,7 +190,7 @@ def test_followers_replicate_batches_larger_than_their_fetch_limit(cluster: Runn
         conclude(cluster, load, topic=topic)
 
 
-# ---- consumers
+# Consumers
 
 
 @pytest.mark.skipif(IS_UNIT, reason="a unit is one rack")

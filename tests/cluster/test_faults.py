@@ -55,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
         yield stack.enter_context(running)
 
 
-# ---- killed, frozen, restarted
+# Killed, frozen, restarted
 
 
 @pytest.mark.needs("kafka", "javac")
@@ -120,7 +120,7 @@ def test_rolling_restart(cluster: RunningCluster, topic: str) -> None:
         conclude(cluster, load, topic=topic)
 
 
-# ---- cut off
+# Cut off
 
 
 @needs_network
@@ -166,7 +166,7 @@ def test_a_broker_cut_from_all_others(cluster: RunningCluster, net: Network, top
         conclude(cluster, load, topic=topic)
 
 
-# ---- disks
+# Disks
 
 
 def test_a_replica_recovers_after_it_lost_its_newest_records(cluster: RunningCluster, topic: str) -> None:
@@ -225,7 +225,7 @@ def test_a_broker_with_a_full_disk_recovers(cluster: RunningCluster, topic: str)
         assert cluster.brokers[SMALL].is_running, "a full disk is no reason to stop"
 
 
-# ---- all of it
+# All of it
 
 
 def test_random_faults(cluster: RunningCluster, topic: str) -> None:

@@ -101,7 +101,7 @@ def batches(directory: Path) -> list[Any]:
     return [batch for segment in segments for _, batch in inspection.batches_in(segment.path)]
 
 
-# --- from ZooKeeper --------------------------------------------------------------------------------------------------
+# From ZooKeeper
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_the_ensemble_of_another_cluster_is_refused(templates: Templates) -> Non
     assert place.contents() == before
 
 
-# --- from the logs ---------------------------------------------------------------------------------------------------
+# From the logs
 
 KEPT, MADE = "123456", "1048588"
 

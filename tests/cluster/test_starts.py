@@ -78,7 +78,7 @@ SERVES: Final = "serves"
 OTHER: Final = 7
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
+# The table
 
 NOT_0: Final = f"belongs to broker {LONE_ID}, but broker.id={OTHER} is configured: set broker.id={LONE_ID}"
 NOT_1: Final = f"belongs to broker {MEMBER_ID}, but broker.id={OTHER} is configured: set broker.id={MEMBER_ID}"
@@ -181,7 +181,7 @@ def _try(place: Place, outcome: str, *, alone: bool, broker_id: int) -> None:
     assert place.contents() == before, "a refused start changes nothing"
 
 
-# --- cases outside the table -----------------------------------------------------------------------------------------
+# Cases outside the table
 
 
 @pytest.mark.parametrize(("alone", "broker_id"), [(True, 0), (True, 7), (False, 1), (False, 7), (False, None)])

@@ -62,7 +62,7 @@ def stored(headrace: RunningBroker, topic: str) -> int:
     return log.log_end_offset
 
 
-# --- requests ---
+# Requests
 
 
 def test_a_retriable_error_is_retried(client: FaultClient, headrace: RunningBroker, topic: str) -> None:
@@ -158,7 +158,7 @@ def test_a_failed_commit_reaches_the_caller(client: FaultClient, headrace: Runni
         client.commit(headrace.bootstrap, topic, unique("group"))
 
 
-# --- disks ---
+# Disks
 
 
 def test_a_full_disk_refuses_writes_and_not_reads(client: FaultClient, headrace: RunningBroker, topic: str) -> None:
@@ -184,7 +184,7 @@ def test_a_waiting_record_is_written_when_there_is_room(
         assert sent.result() == [0]
 
 
-# --- clusters ---
+# Clusters
 
 
 @pytest.fixture(scope="module")

@@ -305,7 +305,7 @@ def test_a_stale_member_cannot_commit(bootstrap: str, topic: str) -> None:
     outsider.close()
 
 
-# --- Kafka's own tools -------------------------------------------------------------------------------------------
+# Kafka's own tools
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

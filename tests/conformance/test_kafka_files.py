@@ -132,7 +132,7 @@ def consume(
     return seen
 
 
-# --- Kafka's tool on our files ---------------------------------------------------------------------------------------
+# Kafka's tool on our files
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_dump_log_segments_reads_every_kind_of_file(
         assert complaint not in done.stdout
 
 
-# --- a real node -----------------------------------------------------------------------------------------------------
+# A real node
 
 
 def produce_everything(bootstrap: str) -> None:

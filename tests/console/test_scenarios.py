@@ -38,7 +38,7 @@ def dead_letters(scene: Scene, count: int) -> tuple[str, str]:
     return origin, letters
 
 
-# --- records ---
+# Records
 
 
 def test_all_dead_letters_of_a_page_go_back_to_their_topic(scene: Scene, page: Page) -> None:
@@ -202,7 +202,7 @@ def test_a_search_in_headers_only(scene: Scene, page: Page) -> None:
     expect(page.locator("#matches tbody")).to_contain_text("colour: red")
 
 
-# --- SQL ---
+# SQL
 
 
 def test_a_statement_is_run_from_its_example_and_drawn(scene: Scene, page: Page) -> None:
@@ -224,7 +224,7 @@ def test_a_wrong_statement_keeps_its_text(scene: Scene, page: Page) -> None:
     expect(page.get_by_role("textbox", name="Statement")).to_have_text("SELEC 1")
 
 
-# --- topics ---
+# Topics
 
 
 @long_form
@@ -268,7 +268,7 @@ def test_all_keys_of_a_topic_are_shown_with_their_source(scene: Scene, page: Pag
     expect(page.get_by_text("All keys have the brokers' values.")).to_be_visible()
 
 
-# --- groups ---
+# Groups
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_does_not_exist_is_named_and_the_navigation_stays(scene: Scene, pag
     expect(page.get_by_role("heading", name="Topics")).to_be_visible()
 
 
-# --- flow, security, operations ---
+# Flow, security, operations
 
 
 def test_the_picture_of_the_flow_is_filtered_and_leads_to_its_parts(scene: Scene, page: Page) -> None:
@@ -388,7 +388,7 @@ def test_an_open_transaction_is_aborted(scene: Scene, page: Page) -> None:
     expect(page.get_by_role("status")).to_have_text(f"The open transaction of {name} is aborted.")
 
 
-# --- what a console may show, and on which screens ---
+# What a console may show, and on which screens
 
 
 def test_masked_fields_are_not_in_the_page(scene: Scene, page: Page) -> None:

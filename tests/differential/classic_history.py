@@ -99,7 +99,7 @@ class ClassicModel:
         self.generation = 0
         self.made = 0
 
-    # --- choose a step ----------------------------------------------------------------------------------------------
+    # Choose a step
 
     def next_step(self) -> Step:
         kinds = ["move", "newcomer", "leave", "commit", "fetch", "odd", "look", "delete", "delete_offsets"]
@@ -249,7 +249,7 @@ class ClassicModel:
             return self._join(stranger, **mostly(choice, {}, {"session_timeout": 1}, {"protocols": []}))
         return self.offsets.commit(name, generation, instance, range(7, 11))
 
-    # --- handle an answer -------------------------------------------------------------------------------------------
+    # Handle an answer
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api == JOIN:
@@ -299,7 +299,7 @@ class ClassicModel:
             if member.name == name or (not name and instance is not None and member.instance == instance):
                 member.state = "gone"
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # The end
 
     def last_steps(self) -> list[Step]:
         named = [{"member_id": m.name, "group_instance_id": m.instance, "reason": None} for m in self.members]

@@ -53,7 +53,7 @@ class Script:
         self.answers: dict[str, Any] = {}
         self.leader = ""
 
-    # --- sending ----------------------------------------------------------------------------------------------------
+    # Sending
 
     def ask(self, api: int, version: int, body: dict[str, Any], name: str = "") -> Any:
         """The answer, or None while both brokers let the request wait."""
@@ -85,7 +85,7 @@ class Script:
     def is_known(self, name: str) -> bool:
         return all(name in side.values for side in self.history.sides)
 
-    # --- the requests -----------------------------------------------------------------------------------------------
+    # The requests
 
     def join(self, name: str, version: int = 5, *, instance: str | None = None, **changes: Any) -> Any:
         if instance is not None:
@@ -193,7 +193,7 @@ class Script:
             _patiently(side, ADD_OFFSETS, 3, {**body, "group_id": self.group})
         return f"<{transactional_id}>"
 
-    # --- sequences --------------------------------------------------------------------------------------------------
+    # Sequences
 
     def stable(self, *names: str, **changes: Any) -> None:
         """Brings these members into one generation with the first as leader, each with its own assignment."""

@@ -34,7 +34,7 @@ class ConsumerModel:
         self.members = {name: Member(name) for name in NAMES}
         self._made = 0
 
-    # --- choose a step ----------------------------------------------------------------------------------------------
+    # Choose a step
 
     def next_step(self) -> Step:
         kinds = ["beat", "join", "change", "leave", "odd", "commit", "fetch", "look", "delete", "delete_offsets"]
@@ -166,7 +166,7 @@ class ConsumerModel:
         body = {"group_ids": [self.group], "include_authorized_operations": False}
         return Step(CONSUMER_DESCRIBE, self.choice.randrange(2), body)
 
-    # --- handle an answer -------------------------------------------------------------------------------------------
+    # Handle an answer
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api != CONSUMER_BEAT:
@@ -192,7 +192,7 @@ class ConsumerModel:
         if answer["assignment"] is not None:
             member.given = {each["topic_id"]: each["partitions"] for each in answer["assignment"]["topic_partitions"]}
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # The end
 
     def last_steps(self) -> list[Step]:
         asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}

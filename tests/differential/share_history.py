@@ -106,7 +106,7 @@ class ShareModel:
         self.partitions = partitions_of(group)
         self.members = [Member(name) for name in MEMBERS]
 
-    # --- choose a step ----------------------------------------------------------------------------------------------
+    # Choose a step
 
     def next_step(self) -> Step:
         kinds = ["fetch", "acknowledge", "give_up", "close", "odd", "offsets", "describe", "alter", "delete"]
@@ -242,7 +242,7 @@ class ShareModel:
     def _delete(self) -> Step:
         return Step(SHARE_DELETE, 0, {"group_id": self.group, "topics": [{"topic_name": TOPIC}]})
 
-    # --- handle an answer -------------------------------------------------------------------------------------------
+    # Handle an answer
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api not in (SHARE_FETCH, SHARE_ACK):
@@ -287,7 +287,7 @@ class ShareModel:
                     if types and types[at if len(types) > 1 else 0] != RENEW:
                         member.held[partition].discard(offset)
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # The end
 
     def last_steps(self) -> list[Step]:
         steps = [self._offsets()]

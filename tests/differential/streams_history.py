@@ -125,7 +125,7 @@ class StreamsModel:
         self.usual = choice.choice([*RUNNING] * 4 + [*self.applications])
         self.subtopologies: list[dict[str, Any]] = self.applications[self.usual]
 
-    # --- choose a step ----------------------------------------------------------------------------------------------
+    # Choose a step
 
     def next_step(self) -> Step:
         kinds = ["beat", "join", "change", "leave", "odd", "commit", "fetch", "look", "delete", "configure", "end"]
@@ -282,7 +282,7 @@ class StreamsModel:
     def _describe(self) -> Step:
         return Step(STREAMS_DESCRIBE, 0, {"group_ids": [self.group, ""], "include_authorized_operations": False})
 
-    # --- handle an answer -------------------------------------------------------------------------------------------
+    # Handle an answer
 
     def heard(self, step: Step, answer: Any) -> None:
         if step.api != STREAMS_BEAT:
@@ -309,7 +309,7 @@ class StreamsModel:
             member.active = {each["subtopology_id"]: each["partitions"] for each in answer["active_tasks"]}
             member.standby = {each["subtopology_id"]: each["partitions"] for each in answer["standby_tasks"]}
 
-    # --- the end ----------------------------------------------------------------------------------------------------
+    # The end
 
     def last_steps(self) -> list[Step]:
         asked = {"group_id": self.group, "member_id": None, "member_epoch": -1, "topics": None}

@@ -102,7 +102,7 @@ class TransactionHistory:
                 raise StaysPrepared(f"{self.server.name}: {self.name} stays prepared")
             time.sleep(0.01)
 
-    # --- requests of a producer -----------------------------------------------------------------------------------
+    # Requests of a producer
 
     def init(self, step: Step) -> tuple[int, int, int]:
         known = step.producer >= 0 and step.version >= 3
@@ -225,7 +225,7 @@ class TransactionHistory:
             taken.append((sequence, count))
         return result["error_code"], result["base_offset"]
 
-    # --- requests of a broker or an administrator -------------------------------------------------------------------
+    # Requests of a broker or an administrator
 
     def write_markers(self, step: Step) -> tuple[Any, ...]:
         marker = {
@@ -285,7 +285,7 @@ class TransactionHistory:
         (found,) = self.server.ask(DELETE_RECORDS, step.version, body)["topics"][0]["partitions"]
         return found["error_code"], found["low_watermark"]
 
-    # --- requests of a consumer -----------------------------------------------------------------------------------
+    # Requests of a consumer
 
     def fetch(self, step: Step) -> tuple[Any, ...]:
         asked = {

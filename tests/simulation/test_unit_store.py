@@ -62,7 +62,7 @@ class SimulatedSocket:
         for data in early:
             self._arrived(data)
 
-    # --- the transport of its protocol ---
+    # The transport of its protocol
 
     def write(self, data: bytes) -> None:
         if not self.is_closed:

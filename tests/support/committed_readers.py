@@ -22,7 +22,7 @@ ALL_AT_ONCE = 1 << 20
 SMALL_CHUNKS = (1, 400)
 
 
-# --- third-party consumers ------------------------------------------------------------------------------------------
+# Third-party consumers
 
 
 class ConfluentReader:
@@ -93,7 +93,7 @@ def truth(bootstrap: str, topic: str, stable: int) -> list[int]:
     return by_confluent[0]
 
 
-# --- our readers -----------------------------------------------------------------------------------------------------
+# Our readers
 
 Reader = Callable[[int, int], list[int]]
 

@@ -98,7 +98,7 @@ class GroupDriver:
         self.image = image
         self.shard.follow(image)
 
-    # --- requests -----------------------------------------------------------------------------------------------
+    # Requests
 
     def join(self, token: Any, group: str = "g", member: str = "", **changes: Any) -> Any:
         """The answer, if there is one already."""

@@ -142,7 +142,7 @@ class RunningUnit:
         process.send_signal(signal.SIGTERM)
         return process.wait(_STOP_TIMEOUT_S)
 
-    # --- as a client sees it ---
+    # As a client sees it
 
     @property
     def client(self) -> dict[str, str | int]:

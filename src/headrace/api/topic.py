@@ -65,7 +65,7 @@ class Topic(Generic[T]):
         self._home: Home = NO_HOME
         self._unpolled = 0
 
-    # --- writing ---
+    # Writing
 
     def encoded(self, value: T | None) -> bytes | None:
         """The bytes of a value; None for a tombstone. Raises WrongValue."""
@@ -125,7 +125,7 @@ class Topic(Generic[T]):
         for sender in list(self._senders.values()):
             sender.flush(timeout_s)
 
-    # --- reading ---
+    # Reading
 
     def read(
         self,
@@ -186,7 +186,7 @@ class Topic(Generic[T]):
         """The records of a range of times or offsets, without a group."""
         return records_of(self._settings, self.name, self._decoder, Range(start, end, last))
 
-    # --- tables ---
+    # Tables
 
     def to_arrow(self, *, start: Moment | None = None, end: Moment | None = None, last: str | None = None) -> pa.Table:
         """The columns are `partition`, `offset`, `timestamp`, `key`, the fields of the type, and `error`."""

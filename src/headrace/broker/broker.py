@@ -200,7 +200,7 @@ class Broker:
         except ConfigError as error:
             log.error("the limits of connections stay as they were: %s", error)
 
-    # --- steps ---
+    # Steps
 
     def _bind(self, settings: ListenerSettings) -> ListenerSettings:
         ports = {}
@@ -292,7 +292,7 @@ class Broker:
             cordoned_log_dirs=tuple(config.cordoned_log_dirs),
         )
 
-    # --- stopping ---
+    # Stopping
 
     async def failed(self) -> None:
         """Returns when the broker must stop."""

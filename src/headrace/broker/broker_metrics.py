@@ -96,7 +96,7 @@ class BrokerMetrics:
             self._changes["shrinks"] += bool(set(was.isr) - set(now.isr))
             self._changes["expands"] += bool(set(now.isr) - set(was.isr))
 
-    # --- where each number comes from ---
+    # Where each number comes from
 
     def _provide_pushed(self, pushed: PushedMetrics, clock: Clock) -> None:
         provide = self.metrics.provide

@@ -97,7 +97,7 @@ async def make_standalone(config: BrokerConfig) -> Standalone:
         claim.release()
 
 
-# --- where the state comes from --------------------------------------------------------------------------------------
+# Where the state comes from
 
 
 async def _from_ensemble(config: BrokerConfig, claim: LockedDirectories, owner: Owner) -> InitialState | None:
@@ -186,7 +186,7 @@ def _has_own_store(owner: Owner) -> bool:
     return owner.kind == EMBEDDED or (owner.kind == UNIT and owner.store is not None)
 
 
-# --- the new store ---------------------------------------------------------------------------------------------------
+# The new store
 
 
 async def _stand_alone(claim: LockedDirectories, owner: Owner, basis: InitialState, wanted_id: int) -> Standalone:

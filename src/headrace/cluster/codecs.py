@@ -44,7 +44,7 @@ def from_json(data: bytes) -> JsonValue:
     return json.loads(data)
 
 
-# --- nodes -----------------------------------------------------------------------------------------------------------
+# Nodes
 
 
 def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: int, version: str) -> bytes:
@@ -190,7 +190,7 @@ def _entity(rows: list[list[str | None]]) -> QuotaEntity:
     return tuple((str(kind), name) for kind, name in rows)
 
 
-# --- change lists ----------------------------------------------------------------------------------------------------
+# Change lists
 
 
 def _partition_row(info: PartitionInfo) -> list[object]:

@@ -80,7 +80,7 @@ class Controller:
         self._acl_nodes = acl_nodes
         self.election_policy = ElectionPolicy(config)
 
-    # --- the office ----------------------------------------------------------------------------------------------
+    # The office
 
     @property
     def is_active(self) -> bool:
@@ -172,7 +172,7 @@ class Controller:
             if moved:
                 logger.info("leadership of %d partitions went back to their preferred replicas", moved)
 
-    # --- topics --------------------------------------------------------------------------------------------------
+    # Topics
 
     async def create_topics(self, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[TopicResult]:
         return await self._run(topic_operations.create_topics(topics, self._config(), validate_only=validate_only))
@@ -184,7 +184,7 @@ class Controller:
     async def create_partitions(self, growths: Sequence[Growth], *, validate_only: bool = False) -> list[TopicResult]:
         return await self._run(topic_operations.create_partitions(growths, validate_only=validate_only))
 
-    # --- partitions ----------------------------------------------------------------------------------------------
+    # Partitions
 
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, reports: Sequence[IsrReport]
@@ -214,7 +214,7 @@ class Controller:
         """`lost`: replicas on a failed disk; `full`: replicas on a full disk."""
         await self._run(partition_operations.lose_replicas(self.election_policy, broker_id, broker_epoch, lost, full))
 
-    # --- brokers -------------------------------------------------------------------------------------------------
+    # Brokers
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> bool:
         """Moves leadership off the broker. True when it may stop now."""
@@ -227,7 +227,7 @@ class Controller:
         """(first id, size) of a new block of producer ids."""
         return await self._run(broker_operations.allocate_producer_ids(broker_id, broker_epoch))
 
-    # --- configuration -------------------------------------------------------------------------------------------
+    # Configuration
 
     async def replace_configs(
         self, resources: Sequence[tuple[str, str, Mapping[str, str | None]]], *, validate_only: bool = False

@@ -105,7 +105,7 @@ class EmbeddedStore:
         self._sessions: set[int] = set()
         self._lock_fd = self._open(stored)
 
-    # --- opening -------------------------------------------------------------------------------------------------
+    # Opening
 
     def _open(self, stored: StoredTree | None) -> int:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class EmbeddedStore:
         self._tree.commit(ends, self._last_id, self._session_id)
         self._sessions.add(self._session_id)
 
-    # --- session -------------------------------------------------------------------------------------------------
+    # Session
 
     @property
     def session_id(self) -> int:
@@ -179,7 +179,7 @@ class EmbeddedStore:
         self._sessions.discard(session_id)
         await self._write(session_id, (), ends_session=True)
 
-    # --- reading -------------------------------------------------------------------------------------------------
+    # Reading
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         return self.get_now(path, watch)
@@ -222,7 +222,7 @@ class EmbeddedStore:
     async def sync(self) -> None:
         """Reads already see every finished write."""
 
-    # --- writing -------------------------------------------------------------------------------------------------
+    # Writing
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
         await self.multi([Create(path, data, ephemeral)])

@@ -100,7 +100,7 @@ class ZooKeeperStore:
         self._call = self._session.call
         self._on_loop = self._session.on_loop
 
-    # --- session -------------------------------------------------------------------------------------------------
+    # Session
 
     async def connect(self, timeout: float) -> None:
         """Raises StoreFailed if the ensemble does not answer within `timeout` seconds."""
@@ -156,7 +156,7 @@ class ZooKeeperStore:
     async def close(self) -> None:
         await self._session.close()
 
-    # --- operations ----------------------------------------------------------------------------------------------
+    # Operations
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         data, stat = await self._call(self._client.get_async, path, watch=self._on_loop(watch))

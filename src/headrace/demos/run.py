@@ -122,7 +122,7 @@ class DemoRun:
     def close(self) -> None:
         self.client.close()
 
-    # --- what runs beside the picture ---
+    # What runs beside the picture
 
     @contextmanager
     def _running(self, *, is_paced: bool, seconds: float | None) -> Iterator[PipelineRun | None]:
@@ -219,7 +219,7 @@ class DemoRun:
         if self._faults:
             raise self._faults[0]
 
-    # --- with and without a terminal ---
+    # With and without a terminal
 
     def run_once(self) -> bool:
         """Runs as fast as possible and compares the result."""

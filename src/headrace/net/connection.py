@@ -154,7 +154,7 @@ class Connection:
         self._max_frame_bytes = self._max_frame_bytes_of_clients
         self._incoming.trust()
 
-    # --- reading ---
+    # Reading
 
     def _may_serve(self) -> bool:
         return not (
@@ -251,7 +251,7 @@ class Connection:
         if not self._closed and not incoming.make_room(needed):
             self.throttle(_WAIT_FOR_MEMORY_MS)
 
-    # --- answering ---
+    # Answering
 
     def _take(self, reply: Bytes | Parts | Pending) -> None:
         if isinstance(reply, Pending):
@@ -356,7 +356,7 @@ class Connection:
         self._throttled = None
         self._resume()
 
-    # --- ending ---
+    # Ending
 
     def when_closed(self, key: Hashable, call: Callable[[], None]) -> None:
         """Calls back when the connection closes; a second callback of the same key replaces the first."""

@@ -93,7 +93,7 @@ class TlsConnection(Connection):
     def is_proven(self) -> bool:
         return self._established and self.authenticated
 
-    # --- the handshake ---
+    # The handshake
 
     def _readable(self) -> None:
         if self._established:
@@ -176,7 +176,7 @@ class TlsConnection(Connection):
             self._loop.remove_writer(self._sock)
         self._writing = is_wanted
 
-    # --- reading ---
+    # Reading
 
     def _read(self) -> None:
         if not self._may_serve():
@@ -255,7 +255,7 @@ class TlsConnection(Connection):
         # The raw bytes: SSLSocket cannot peek.
         return socket.socket.recv(self._sock, 1, socket.MSG_PEEK)
 
-    # --- ending ---
+    # Ending
 
     def close(self) -> None:
         if not self._closed and self._established and not self._queue.is_in_the_middle_of_a_record:

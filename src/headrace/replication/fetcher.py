@@ -140,7 +140,7 @@ class LeaderFetcher:
             self._task = None
         self._disconnect()
 
-    # ---- the loop -------------------------------------------------------------------------------------------------
+    # The loop
 
     async def _run(self) -> None:
         while True:
@@ -294,7 +294,7 @@ class LeaderFetcher:
         else:
             self._back_off(key, self._settings.backoff_ms / 1000)
 
-    # ---- errors ---------------------------------------------------------------------------------------------------
+    # Errors
 
     def _back_off(self, key: PartitionKey, seconds: float) -> None:
         self._session.drop(key)

@@ -57,7 +57,7 @@ class Partition(Replica):
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader={self.leader_id}, epoch={self.leader_epoch})"
 
-    # ---- checks ---------------------------------------------------------------------------------------------------
+    # Checks
 
     @property
     def is_leader(self) -> bool:
@@ -74,7 +74,7 @@ class Partition(Replica):
             raise NotLeader(f"{self.topic}-{self.index}: this broker lost its session and another may lead by now")
         return isr
 
-    # ---- writing --------------------------------------------------------------------------------------------------
+    # Writing
 
     def append(
         self,
@@ -171,7 +171,7 @@ class Partition(Replica):
             return ErrorCode.none
         return await self._deletions.wait(offset, timeout_ms)
 
-    # ---- reading --------------------------------------------------------------------------------------------------
+    # Reading
 
     def read(
         self,
@@ -247,7 +247,7 @@ class Partition(Replica):
         if self._deletions.waiting:
             self._deletions.reached(self.low_watermark)
 
-    # ---- looking up -----------------------------------------------------------------------------------------------
+    # Looking up
 
     def offset_for(
         self, timestamp: int, isolation: int | None = READ_UNCOMMITTED, current_leader_epoch: int = NO_EPOCH
@@ -267,7 +267,7 @@ class Partition(Replica):
         self.check_leads(current_leader_epoch)
         return self.epoch_end(epoch)
 
-    # ---- role -----------------------------------------------------------------------------------------------------
+    # Role
 
     def update(self, info: PartitionInfo) -> bool:
         """Applies the state from the image or the controller, unless it is older. True if leader or epoch changed."""

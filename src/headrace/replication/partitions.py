@@ -112,7 +112,7 @@ class Partitions:
         self._subscribers: list[RoleSubscriber] = []
         self._unsubscribe = view.subscribe(lambda _, new: self.apply(new))
 
-    # ---- lookup ---------------------------------------------------------------------------------------------------
+    # Lookup
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self._by_name.get((topic, index))
@@ -168,7 +168,7 @@ class Partitions:
     def no_room_for(self, replica: Replica) -> None:
         self._when_no_room(replica)
 
-    # ---- following the image --------------------------------------------------------------------------------------
+    # Following the image
 
     def registered_as(self, broker_epoch: int) -> None:
         """This broker has a new registration. It gives up every leadership of the old one."""
@@ -343,7 +343,7 @@ class Partitions:
         """The broker fetches some partition from this broker."""
         self.heard_at_ms[broker] = self.monotonic_ms()
 
-    # ---- context of the partitions ----------------------------------------------------------------------------------
+    # Context of the partitions
 
     def ask_for_isr(self, partition: Partition, proposal: IsrProposal) -> None:
         self._isr_changes.ask(partition, proposal)

@@ -156,7 +156,7 @@ class Replica:
             aborted = log.aborted_transactions(offset, bound) if found is not None else []
         return PartitionRead(found, high_watermark, stable, log.log_start_offset, aborted)
 
-    # ---- following ------------------------------------------------------------------------------------------------
+    # Following
 
     def last_epoch(self) -> int:
         """The epoch of the last record, with which the leader detects divergence; -1 for an empty log."""

@@ -67,7 +67,7 @@ class ReplicaMoves:
         for key in self._logs.futures:
             self._start(key, self._logs.futures[key])
 
-    # ---- AlterReplicaLogDirs --------------------------------------------------------------------------------------
+    # AlterReplicaLogDirs
 
     def begin(self, topic: str, index: int, path: str) -> None:
         """Begins to move the replica to the log directory `path`. Raises Refused and StorageFault, as Kafka does."""
@@ -111,7 +111,7 @@ class ReplicaMoves:
             raise Refused(ErrorCode.invalid_replica_assignment, f"log directory {path} is in cordoned.log.dirs")
         return directory
 
-    # ---- copying --------------------------------------------------------------------------------------------------
+    # Copying
 
     def _start(self, key: TopicPartition, future: FutureLog) -> None:
         task = asyncio.get_running_loop().create_task(self._run(key, future), name=f"move of {key}")

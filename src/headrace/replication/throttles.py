@@ -37,7 +37,7 @@ class Throttles:
         """Whether a limit for fetching is set."""
         return self._limits[FOLLOWER].rate < UNLIMITED
 
-    # ---- as follower ----------------------------------------------------------------------------------------------
+    # As follower
 
     def holds_back(self, partition: Partition) -> bool:
         """Whether fetching this partition must wait: it is throttled, not in sync, and the rate is used up."""
@@ -52,7 +52,7 @@ class Throttles:
     def copied(self, partition: Partition, size_bytes: int) -> None:
         self._spent(FOLLOWER, partition, self._broker_id, size_bytes)
 
-    # ---- as leader ------------------------------------------------------------------------------------------------
+    # As leader
 
     def holds_back_sending(self, partition: Partition) -> bool:
         limit = self._limits[LEADER]

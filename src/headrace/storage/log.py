@@ -72,7 +72,7 @@ class Log:
     def __repr__(self) -> str:
         return f"Log({self.name} [{self._log_start_offset}, {self._next_offset}))"
 
-    # --- facts ---------------------------------------------------------------------------------------------------
+    # Facts
 
     @property
     def log_start_offset(self) -> int:
@@ -128,7 +128,7 @@ class Log:
     def is_deleted(self) -> bool:
         return self._disk.offline_reason == DELETED
 
-    # --- appending -----------------------------------------------------------------------------------------------
+    # Appending
 
     def append_as_leader(
         self,
@@ -229,7 +229,7 @@ class Log:
         if completed is not None and completed.aborted:
             self.segments.active.txn_index.append(self.producers.aborted(completed))
 
-    # --- reading -------------------------------------------------------------------------------------------------
+    # Reading
 
     def read(
         self, offset: int, max_bytes: int, *, up_to: int | None = None, min_one_batch: bool = True
@@ -275,7 +275,7 @@ class Log:
         """The record with the highest timestamp; the first if there are several."""
         return newest(self.segments.all, self._log_start_offset)
 
-    # --- moving offsets ------------------------------------------------------------------------------------------
+    # Moving offsets
 
     def advance_high_watermark(self, offset: int) -> None:
         """Moves the high watermark. It never moves back or past the log end."""
@@ -377,7 +377,7 @@ class Log:
                 self.producers.drop_snapshots(keep=segments.base_offsets)
             return verdict
 
-    # --- moving to another directory -----------------------------------------------------------------------------
+    # Moving to another directory
 
     def skip_to(self, offset: int, *, now_ms: int) -> None:
         """Ends the log at `offset`: compaction left no batch between the present end and there."""

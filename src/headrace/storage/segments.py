@@ -92,7 +92,7 @@ class Segments:
     def size_bytes(self) -> int:
         return sum(segment.size_bytes for segment in self.all)
 
-    # --- reading ---------------------------------------------------------------------------------------------------
+    # Reading
 
     def read(self, offset: int, max_bytes: int, bound: int, end: int, *, min_one_batch: bool) -> Slice | None:
         """Whole batches from `offset` on, all below `bound`; the log ends at `end`."""
@@ -127,7 +127,7 @@ class Segments:
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         return aborted_between(self.all[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
 
-    # --- at the end ------------------------------------------------------------------------------------------------
+    # At the end
 
     def would_roll(self, data: memoryview, batches: Sequence[BatchView], now_ms: int, config: LogConfig) -> bool:
         """Whether one write of these batches would exceed the active segment."""
@@ -193,7 +193,7 @@ class Segments:
         self._replace((Segment.create(self.directory, offset, config, now_ms=now_ms),))
         self.recovery_point = offset
 
-    # --- at the start ----------------------------------------------------------------------------------------------
+    # At the start
 
     def expired(
         self, config: LogConfig, now_ms: int, log_start_offset: int, high_watermark: int, log_end_offset: int
@@ -231,7 +231,7 @@ class Segments:
             segment.change_suffix("", DELETED_SUFFIX)
             self.deletions.put(segment.files, delete_at_ms)
 
-    # --- in the middle ---------------------------------------------------------------------------------------------
+    # In the middle
 
     def holds(self, segments: Sequence[Segment]) -> bool:
         """Whether all of these are still segments of the log."""
@@ -254,7 +254,7 @@ class Segments:
         self._delete_later(olds, delete_at_ms)
         cleaned.change_suffix(SWAP_SUFFIX, "")
 
-    # --- the disk --------------------------------------------------------------------------------------------------
+    # The disk
 
     def flush(self, end: int) -> None:
         """Syncs what was appended between the recovery point and `end`, and moves the recovery point. May run in a

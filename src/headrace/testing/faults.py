@@ -177,7 +177,7 @@ class RequestFaults:
 
         return serve_or_fail
 
-    # --- event loop ---
+    # Event loop
 
     def _serve(self, serve: Serve, frame: memoryview, connection: Connection) -> Reply:
         try:

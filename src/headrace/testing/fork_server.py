@@ -115,7 +115,7 @@ def _lines(control: socket.socket) -> Iterator[dict[str, int]]:
         yield from map(json.loads, lines)
 
 
-# --- the server process ---
+# The server process
 
 
 def main() -> None:

@@ -111,7 +111,7 @@ class RunningBroker:
     def bootstrap(self) -> str:
         return f"{self.host}:{self.port}"
 
-    # --- what a test asks for ---
+    # What a test asks for
 
     def fail(self, api: str, **how: Unpack[FaultArguments]) -> Fault:
         """Fails requests of an API. Raises FaultError."""
@@ -154,7 +154,7 @@ class RunningBroker:
         """Fires the timers that are due. The clock calls it."""
         self.run(self.loop.turned())
 
-    # --- the thread ---
+    # The thread
 
     def _run(self) -> None:
         try:

@@ -84,7 +84,7 @@ class ProcessCluster:
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{self._port + index}" for index in range(self._unit.count))
 
-    # --- what a test asks for ---
+    # What a test asks for
 
     def start(self, broker_id: int) -> None:
         """Starts a broker that was killed or stopped, on the same port and directory."""
@@ -145,7 +145,7 @@ class ProcessCluster:
             self._thread.join(_STOP_TIMEOUT_S)
             self._loop.close()
 
-    # --- the thread ---
+    # The thread
 
     def _run(self, coroutine: Coroutine[object, object, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_START_TIMEOUT_S)

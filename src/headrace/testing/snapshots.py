@@ -150,7 +150,7 @@ def _unpack(archive: tarfile.TarFile, entry: tarfile.TarInfo, source: Path, targ
         shutil.copyfileobj(content, out)
 
 
-# --- copies for tests ---
+# Copies for tests
 
 
 class SnapshotCopies:

@@ -150,7 +150,7 @@ class Child:
                 self.serving.set()
             self._on_message(message)
 
-    # --- stopping ----------------------------------------------------------------------------------------------------
+    # Stopping
 
     def terminate(self) -> None:
         self._stopping = True

@@ -111,7 +111,7 @@ class Supervisor:
                 child.kill()
             os._exit(130)
 
-    # --- starting ----------------------------------------------------------------------------------------------------
+    # Starting
 
     async def _open(self) -> UnitDirectories:
         if self._config.zookeeper_connect and self._config.broker_id < 0:
@@ -198,7 +198,7 @@ class Supervisor:
     def _metrics_ports(self) -> list[int]:
         return [child.metrics_port for child in self._children if child.metrics_port]
 
-    # --- serving -----------------------------------------------------------------------------------------------------
+    # Serving
 
     async def _watch(self, directories: UnitDirectories) -> bool:
         """Until a stop is requested. False if the store has failed: then no process may go on."""
@@ -263,7 +263,7 @@ class Supervisor:
         print(f"headrace: all partitions are on {counted(unit.staying, 'process', 'processes')}", flush=True)
         return await self._stop_all() == 0
 
-    # --- stopping ----------------------------------------------------------------------------------------------------
+    # Stopping
 
     async def _stop_all(self) -> int:
         """0 if every process stopped cleanly. Without ZooKeeper no leadership is handed over: all stop."""

@@ -228,7 +228,7 @@ def test_coordinator_records_skip_the_rules_for_clients(tmp_path: Path) -> None:
     assert appended.first_offset == 0
 
 
-# --- rolling ---------------------------------------------------------------------------------------------------------
+# Rolling
 
 
 def bases(log: object) -> list[int]:
@@ -290,7 +290,7 @@ def test_preallocated_data_files_are_trimmed_too(tmp_path: Path) -> None:
     assert (tmp_path / "00000000000000000000.log").stat().st_size == log.size_bytes
 
 
-# --- cutting ---------------------------------------------------------------------------------------------------------
+# Cutting
 
 
 @settings(max_examples=40, deadline=None)

@@ -91,7 +91,7 @@ def group(headrace: RunningBroker) -> Any:
     return admin_of(headrace).describe_consumer_groups(["kitchen"])["kitchen"].result(20)
 
 
-# --- storage ---
+# Storage
 
 
 def test_retention_by_time(headrace: RunningBroker) -> None:
@@ -153,7 +153,7 @@ def test_append_time_is_the_turned_time(headrace: RunningBroker) -> None:
     assert (moment.year, moment.month, moment.day) == (2031, 5, 6)
 
 
-# --- groups ---
+# Groups
 
 
 def test_the_session_of_a_classic_member_ends(headrace: RunningBroker) -> None:
@@ -268,7 +268,7 @@ def test_the_lock_of_a_record_of_a_share_group_ends(headrace: RunningBroker) -> 
         second.close()
 
 
-# --- transactions ---
+# Transactions
 
 
 def transactional(headrace: RunningBroker, id_: str = "till", **settings: Any) -> Producer:
@@ -325,7 +325,7 @@ def test_the_state_of_an_idle_producer_expires(headrace: RunningBroker) -> None:
     wait_for(lambda: headrace.call(lambda: len(log.producers.entries)) == 0, "the producer to be forgotten")
 
 
-# --- connections, quotas, waiting ---
+# Connections, quotas, waiting
 
 
 def test_an_idle_connection_is_closed(headrace: RunningBroker) -> None:
@@ -392,7 +392,7 @@ async def _limit_producers(headrace: RunningBroker, bytes_per_second: float) -> 
     await headrace.broker.parts.gateway.controller.alter_quotas([change])
 
 
-# --- security ---
+# Security
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +412,7 @@ def test_the_certificate_of_a_listener_runs_out(certificates: Path) -> None:
         assert left and all(seconds < 0 for _, seconds in left)
 
 
-# --- clusters ---
+# Clusters
 
 
 def test_a_follower_that_lags_leaves_the_isr_in_broker_time() -> None:
@@ -436,7 +436,7 @@ def test_a_follower_that_lags_leaves_the_isr_in_broker_time() -> None:
         wait_for(lambda: in_sync() == {leader, third}, "the follower to leave the ISR")
 
 
-# --- the clock itself ---
+# The clock itself
 
 
 def test_the_clock_only_goes_forward(headrace: RunningBroker) -> None:

@@ -48,7 +48,7 @@ def send(bootstrap: str, value: str = "tea", timestamp: int = 0, **settings: Any
     return told[0]
 
 
-# --- logs ---
+# Logs
 
 
 def test_a_record_of_the_future_is_refused_until_its_time(headrace: RunningBroker) -> None:
@@ -97,7 +97,7 @@ def test_the_longest_lag_of_compaction_rolls_the_segment(headrace: RunningBroker
     )
 
 
-# --- groups ---
+# Groups
 
 
 def test_the_session_of_a_member_of_a_share_group_ends(headrace: RunningBroker) -> None:
@@ -121,7 +121,7 @@ def test_the_session_of_a_member_of_a_share_group_ends(headrace: RunningBroker) 
         member.close()
 
 
-# --- connections ---
+# Connections
 
 
 def test_a_throttled_connection_is_served_again(headrace: RunningBroker) -> None:
@@ -147,7 +147,7 @@ def test_a_handshake_has_a_deadline(certificates: Path) -> None:
         assert silent.recv(1) == b"", "the broker closed the connection"
 
 
-# --- security ---
+# Security
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +229,7 @@ def test_a_delegation_token_expires() -> None:
         wait_for(lambda: not known(), "the controller to remove the token")
 
 
-# --- clusters ---
+# Clusters
 
 
 def test_the_preferred_replica_leads_again() -> None:

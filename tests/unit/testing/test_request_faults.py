@@ -146,7 +146,7 @@ def test_a_seed_repeats_random_faults(headrace: RunningBroker) -> None:
     assert True in first and False in first
 
 
-# --- wrong calls ---
+# Wrong calls
 
 
 @pytest.mark.parametrize(

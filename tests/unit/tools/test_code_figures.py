@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -55,6 +56,13 @@ def test_a_module_that_no_map_names_is_found(tmp_path: Path) -> None:
 def test_folders_above_twenty_files_have_a_reason() -> None:
     folders = _figures()["folders above 20 files"]
     assert isinstance(folders, dict) and folders.keys() <= LARGE_FOLDERS.keys()
+
+
+def test_headings_are_plain_comments() -> None:
+    """A line of dashes says nothing; a file that needs several headings may hold several nouns."""
+    folders = (ROOT / name for name in ("src", "tests", "benchmarks", "tools"))
+    files = (path for folder in folders for path in folder.rglob("*.py"))
+    assert [str(path) for path in files if re.search(r"^\s*# ?[-=]{3}", path.read_text(), re.MULTILINE)] == []
 
 
 def test_unit_tests_are_in_the_folders_of_what_they_test() -> None:

@@ -137,7 +137,7 @@ class Step(Enum):
     PUT_AWAY = "it has been moved: only the embedded store is still to be put away"
 
 
-# --- all directories together ----------------------------------------------------------------------------------------
+# All directories together
 
 
 def agree(directories: Sequence[DirectoryFacts], broker_id: int | None) -> Owner:
@@ -249,7 +249,7 @@ def _home(directories: Sequence[DirectoryFacts]) -> StoreOwner | None:
     return None
 
 
-# --- alone -----------------------------------------------------------------------------------------------------------
+# Alone
 
 
 def check_alone(owner: Owner, *, of_unit: bool = False) -> None:
@@ -359,7 +359,7 @@ def _refuse_missing_store(owner: Owner) -> None:
     )
 
 
-# --- with ZooKeeper --------------------------------------------------------------------------------------------------
+# With ZooKeeper
 
 
 def check_ensemble(owner: Owner, ensemble: EnsembleFacts) -> Step:

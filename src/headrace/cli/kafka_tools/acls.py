@@ -121,7 +121,7 @@ async def run(arguments: Arguments, client: ClusterClient) -> None:
         await _remove(arguments, client)
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
+# Arguments
 
 
 def _resources(arguments: Arguments) -> list[PatternFilter]:
@@ -189,7 +189,7 @@ def _entries(arguments: Arguments, operations: Iterable[Operation]) -> list[Entr
     ]
 
 
-# --- actions ---------------------------------------------------------------------------------------------------------
+# Actions
 
 
 async def _list(arguments: Arguments, client: ClusterClient) -> None:
@@ -238,7 +238,7 @@ def _is_confirmed(question: str) -> bool:
     return sys.stdin.readline().strip().lower() == "y"
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# Text
 
 
 def _print_acls(acls: Iterable[Acl]) -> None:

@@ -18,7 +18,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.wire.apis import ApiKey
 
-# --- options --------------------------------------------------------------------------------------------------------
+# Options
 
 
 def run_with_optional_values(tool: Tool, optional: dict[str, str | None], argv: list[str] | None) -> int:
@@ -46,7 +46,7 @@ def _split_optional_values(argv: list[str]) -> tuple[list[str], dict[str, str | 
     return rest, found
 
 
-# --- groups ---------------------------------------------------------------------------------------------------------
+# Groups
 
 
 async def groups_of_type(client: ClusterClient, kind: str) -> list[group_view.Listed]:
@@ -101,7 +101,7 @@ def quoted(names: list[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-# --- offsets --------------------------------------------------------------------------------------------------------
+# Offsets
 
 
 async def partitions_of(specs: list[str], client: ClusterClient) -> list[TopicPartition]:

@@ -151,7 +151,7 @@ async def describe(arguments: Arguments, client: ClusterClient, name: str) -> No
         print(await streams_tables.offsets_table(group, client, verbose=verbose))
 
 
-# --- deletion -------------------------------------------------------------------------------------------------------
+# Deletion
 
 
 async def delete(arguments: Arguments, names: list[str], client: ClusterClient) -> int | None:
@@ -197,7 +197,7 @@ async def _delete_topics(client: ClusterClient, topics: list[str]) -> list[str]:
     return failed
 
 
-# --- offsets --------------------------------------------------------------------------------------------------------
+# Offsets
 
 
 async def reset(arguments: Arguments, client: ClusterClient) -> int | None:

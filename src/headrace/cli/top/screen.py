@@ -118,7 +118,7 @@ class TopScreen(App[None]):
     def on_resize(self) -> None:
         self._show()
 
-    # --- reading ---
+    # Reading
 
     async def _follow(self) -> None:
         while True:
@@ -143,7 +143,7 @@ class TopScreen(App[None]):
         if self._opened is not None and self._snapshot is not None:
             self._detail = await detail(self._watch, self._snapshot, TABLES[self._at].title, self._opened)
 
-    # --- showing ---
+    # Showing
 
     def _show(self) -> None:
         snapshot = self._snapshot
@@ -239,7 +239,7 @@ class TopScreen(App[None]):
             return None
         return table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
 
-    # --- keys ---
+    # Keys
 
     def action_show(self, number: int) -> None:
         self._at, self._opened, self._detail = number, None, None

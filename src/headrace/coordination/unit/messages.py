@@ -102,7 +102,7 @@ def split(buffer: bytearray) -> Iterator[tuple[int, Kind, bytes]]:
         del buffer[:at]
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
+# Bodies
 
 
 def encode_number(number: int) -> bytes:

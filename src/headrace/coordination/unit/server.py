@@ -100,7 +100,7 @@ class _Connection(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
         self._writes: set[asyncio.Task[None]] = set()  # those of `_tasks` that are not answered yet
 
-    # --- the connection ----------------------------------------------------------------------------------------------
+    # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
@@ -136,7 +136,7 @@ class _Connection(asyncio.Protocol):
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # Requests
 
     def _received(self, number: int, kind: Kind, body: bytes) -> None:
         """Bodies are read here, so that bytes that cannot be read close the connection."""
@@ -267,7 +267,7 @@ class _Connection(asyncio.Protocol):
             await self._ended(session_id)
         self._send(number, Kind.DONE)
 
-    # --- the end of a session ----------------------------------------------------------------------------------------
+    # The end of a session
 
     def _schedule_check(self) -> None:
         if self._check is not None:

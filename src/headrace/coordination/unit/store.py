@@ -85,7 +85,7 @@ class SocketStore:
         self._beating: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
 
-    # --- session -----------------------------------------------------------------------------------------------------
+    # Session
 
     async def connect(self, end: socket.socket) -> None:
         """Raises StoreFault if the server opens no session."""
@@ -180,7 +180,7 @@ class SocketStore:
         for callback in tuple(self._callbacks):
             callback(event)
 
-    # --- requests ----------------------------------------------------------------------------------------------------
+    # Requests
 
     async def _call(
         self, kind: Kind, body: bytes = b"", watching: tuple[str, bool] | None = None, watch: Watch | None = None
@@ -246,7 +246,7 @@ class SocketStore:
                 request.done.set_exception(ConnectionLost("the coordination store of this unit is gone"))
         self._expired()
 
-    # --- operations --------------------------------------------------------------------------------------------------
+    # Operations
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         node = decode_node(await self._call(Kind.GET, encode_path(path, watch is not None), (path, False), watch))

@@ -92,7 +92,7 @@ class GroupCoordinator:
             clock=clock,
         )
 
-    # --- the cluster --------------------------------------------------------------------------------------------
+    # The cluster
 
     def settings_changed(self, settings: GroupSettings) -> None:
         """As in Kafka, only the assignment intervals can change while a broker runs."""
@@ -118,7 +118,7 @@ class GroupCoordinator:
     def close(self) -> None:
         self.runtime.close()
 
-    # --- the classic protocol -----------------------------------------------------------------------------------
+    # The classic protocol
 
     async def join(self, request: JoinRequest) -> JoinReply:
         self._check_group_id(request.group_id)
@@ -162,7 +162,7 @@ class GroupCoordinator:
         )
         return reply
 
-    # --- the consumer protocol ----------------------------------------------------------------------------------
+    # The consumer protocol
 
     async def consumer_heartbeat(self, request: HeartbeatRequest, version: int) -> HeartbeatReply:
         features.require(self._view.current, features.CONSUMER_GROUPS)
@@ -176,7 +176,7 @@ class GroupCoordinator:
         )
         return reply
 
-    # --- streams groups -----------------------------------------------------------------------------------------
+    # Streams groups
 
     def require_streams(self) -> None:
         """Raises UNSUPPORTED_VERSION unless this cluster and this broker offer streams groups."""
@@ -206,7 +206,7 @@ class GroupCoordinator:
         )
         return reply
 
-    # --- share groups -------------------------------------------------------------------------------------------
+    # Share groups
 
     async def share_heartbeat(self, request: ShareHeartbeatRequest) -> HeartbeatReply:
         """Only the members; `share.membership` also initialises the share partitions."""
@@ -255,7 +255,7 @@ class GroupCoordinator:
     async def share_partitions_ended(self, group_id: str, topic_ids: Collection[uuid.UUID]) -> None:
         await self.runtime.run(group_id, lambda shard, now_ms: shard.share_partitions_ended(group_id, topic_ids))
 
-    # --- offsets ------------------------------------------------------------------------------------------------
+    # Offsets
 
     def commit_offsets(self, request: CommitRequest) -> Awaited[set[tuple[str, int]]]:
         """Returns the partitions whose metadata is too long."""
@@ -318,7 +318,7 @@ class GroupCoordinator:
         )
         return reply
 
-    # --- administration -----------------------------------------------------------------------------------------
+    # Administration
 
     async def delete_group(self, group_id: str) -> ErrorCode:
         """Deletes a group that is not a share group; `share.administration` deletes share groups."""
@@ -367,7 +367,7 @@ class GroupCoordinator:
         )
         return reply
 
-    # --- checks -------------------------------------------------------------------------------------------------
+    # Checks
 
     def _check_group_id(self, group_id: str) -> None:
         if not group_id:

@@ -64,7 +64,7 @@ class CoordinatorRuntime(Generic[S]):
         self._hosted: dict[int, HostedShard[S]] = {}
         self._partition_of: dict[str, int] = {}
 
-    # --- leadership ---------------------------------------------------------------------------------------------
+    # Leadership
 
     def follow(self, image: ClusterImage) -> None:
         """Loads and unloads shards to match the partitions that this broker leads in `image`."""
@@ -117,7 +117,7 @@ class CoordinatorRuntime(Generic[S]):
         for hosted in list(self._hosted.values()):
             await hosted.wait_loaded()
 
-    # --- operations ---------------------------------------------------------------------------------------------
+    # Operations
 
     def partition_of(self, key_id: str) -> int:
         index = self._partition_of.get(key_id)

@@ -91,7 +91,7 @@ class HostedShard(Generic[S]):
         self._commits = CommitQueue(log, write_timeout_ms)
         self._load_task: asyncio.Task[None] | None = None
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # Life
 
     def load(self) -> None:
         """Replays the log; an empty one is ready before this returns."""
@@ -140,7 +140,7 @@ class HostedShard(Generic[S]):
         self.shard = self._make_shard()
         self.load()
 
-    # --- operations ---------------------------------------------------------------------------------------------
+    # Operations
 
     def require_active(self) -> None:
         if self.phase is Phase.LOADING:
@@ -266,7 +266,7 @@ class HostedShard(Generic[S]):
             else:
                 token.set_result(reply)
 
-    # --- writing ------------------------------------------------------------------------------------------------
+    # Writing
 
     def _lose(self, result: Result, error: ErrorCode, now_ms: int) -> None:
         """What the operation has done in memory already must not wait for a record that never comes."""

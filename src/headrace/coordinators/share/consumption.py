@@ -123,7 +123,7 @@ class ShareConsumption:
     def lock_ms(self, group_id: str) -> int:
         return self._share_partitions.settings_of(group_id).lock_ms
 
-    # --- fetch --------------------------------------------------------------------------------------------------
+    # Fetch
 
     async def fetch(self, request: ShareFetchRequest, when_closed: WhenClosed) -> Answers:
         """Raises INVALID_REQUEST, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_LIMIT_REACHED."""
@@ -265,7 +265,7 @@ class ShareConsumption:
         except Fault:
             return self._max_bytes
 
-    # --- acknowledge --------------------------------------------------------------------------------------------
+    # Acknowledge
 
     async def acknowledge(
         self,

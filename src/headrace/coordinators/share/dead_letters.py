@@ -127,7 +127,7 @@ class DeadLetters:
             *(key.group_id, where, source.topic, key.partition, name, why),
         )
 
-    # --- letters ------------------------------------------------------------------------------------------------
+    # Letters
 
     async def _letters(
         self, key: ShareKey, source: Partition, dead: Sequence[DeadRecords], copies: bool

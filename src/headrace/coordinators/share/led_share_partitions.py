@@ -138,7 +138,7 @@ class LedSharePartitions:
         for loading in self._loading.values():
             loading.cancel()
 
-    # --- finding and loading ------------------------------------------------------------------------------------
+    # Finding and loading
 
     def check_topic(self, topic_id: uuid.UUID) -> str:
         """The topic's name. Raises UNKNOWN_TOPIC_ID."""
@@ -240,7 +240,7 @@ class LedSharePartitions:
             if key.group_id == group_id and share_partition.outbox.is_empty and not share_partition.letters:
                 self._drop(key)
 
-    # --- fetching -----------------------------------------------------------------------------------------------
+    # Fetching
 
     def is_open(self, share_partition: LedSharePartition) -> bool:
         """Whether a fetch may acquire: released records, or new ones while locks are free."""
@@ -307,7 +307,7 @@ class LedSharePartitions:
         )
         core.names_dead = settings.dead_letters is not None
 
-    # --- acknowledging ------------------------------------------------------------------------------------------
+    # Acknowledging
 
     async def acknowledge(self, key: ShareKey, member: str, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Returns when the acknowledgement is durable. After a fault none of it has taken effect."""
@@ -373,7 +373,7 @@ class LedSharePartitions:
             self._watch_locks(share_partition)
         share_partition.waiting.wake_all()
 
-    # --- locks --------------------------------------------------------------------------------------------------
+    # Locks
 
     def _watch_locks(self, share_partition: LedSharePartition) -> None:
         if share_partition.timer is not None:

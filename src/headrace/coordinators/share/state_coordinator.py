@@ -84,7 +84,7 @@ class ShareStateCoordinator:
                 except Fault as fault:
                     _log.warning("%s: its old records stay for now: %s", hosted.name, fault.message)
 
-    # --- what leaders and the group coordinator ask -------------------------------------------------------------
+    # What leaders and the group coordinator ask
 
     async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         await self.runtime.run(

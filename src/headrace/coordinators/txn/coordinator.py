@@ -88,7 +88,7 @@ class TransactionCoordinator:
         """The finalized level of `transaction.version`: which protocol the coordinator's own aborts follow."""
         return level_of(self._view.current, "transaction.version")
 
-    # --- requests of producers ----------------------------------------------------------------------------------
+    # Requests of producers
 
     async def init_producer_id(
         self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None
@@ -185,7 +185,7 @@ class TransactionCoordinator:
         decision: Decision = await self.runtime.run(transactional_id, lambda shard, now: operation(shard, now, fresh))
         return decision
 
-    # --- requests of administrators -----------------------------------------------------------------------------
+    # Requests of administrators
 
     async def describe(self, transactional_id: str) -> Transaction:
         """Raises the Fault for this id."""

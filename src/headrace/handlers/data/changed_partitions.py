@@ -93,7 +93,7 @@ class ChangedPartitions:
             watch.leave()
         self._watches.clear()
 
-    # ---- what the watches say
+    # What the watches say
 
     def _grew(self, key: Key, size_bytes: int) -> bool:
         """False if there was no check since the last call."""

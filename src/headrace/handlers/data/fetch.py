@@ -148,7 +148,7 @@ class Fetch(Handler):
     def _is_hurried(self, asked: ReadRequest) -> bool:
         return asked.follower is not None and self.sessions.in_a_hurry(self.clock.monotonic_ms())
 
-    # --- rights ---
+    # Rights
 
     def _is_denied(self, topic: str | bytes, access: Access) -> bool:
         name = self._name(topic)
@@ -170,7 +170,7 @@ class Fetch(Handler):
         ]
         return encode_fetch_response(context.version, context.header.correlation_id, topics)
 
-    # --- reading ---
+    # Reading
 
     def _gather(self, asked: ReadRequest) -> ReadResult:
         gathered = ReadResult([], 0, False, [])
@@ -288,7 +288,7 @@ class Fetch(Handler):
     def _name(self, topic: str | bytes) -> str | None:
         return topic if isinstance(topic, str) else self.leaders.view.current.topic_names.get(topic_id_of(topic))
 
-    # --- answering ---
+    # Answering
 
     def _answer(self, asked: ReadRequest, gathered: ReadResult) -> Parts:
         session, context = asked.session, asked.context

@@ -101,7 +101,7 @@ class Logins:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # --- the steps of a login ---
+    # The steps of a login
 
     def _versions(self, login: ServerLogin, reply: Reply) -> Reply:
         """The error code follows the length and the correlation id. After an error the client may retry."""
@@ -193,7 +193,7 @@ class Logins:
         fields = handler.refuse(cast("Never", request), context, code, words)
         return _encoded(header, fields)
 
-    # --- a session with an end ---
+    # A session with an end
 
     def _in_session(
         self, known: ConnectionLogin, frame: memoryview, connection: Connection, serve_request: ServeRequest

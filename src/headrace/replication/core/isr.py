@@ -138,7 +138,7 @@ class InSyncReplicas:
         }
         self.advance(now_ms)
 
-    # ---- facts from the data path -------------------------------------------------------------------------------
+    # Facts from the data path
 
     def appended(self, log_end: int, now_ms: int) -> bool:
         """The leader appended records. Returns True if the high watermark moved."""
@@ -204,7 +204,7 @@ class InSyncReplicas:
         count = len(self.stored)
         return count >= self.min_insync or count > len(self.followers)
 
-    # ---- membership ---------------------------------------------------------------------------------------------
+    # Membership
 
     def propose(self, now_ms: int) -> IsrProposal | None:
         """The change of the ISR to propose now, or None. Records it as proposed; at most one is in flight."""

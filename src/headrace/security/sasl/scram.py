@@ -74,7 +74,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
-# --- the server ------------------------------------------------------------------------------------------------------
+# The server
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Exchange:
         return Accepted(b"v=" + signature, self.owner, self.expires_at_ms, self.by_token)
 
 
-# --- the client ------------------------------------------------------------------------------------------------------
+# The client
 
 
 class ScramClient:

@@ -34,7 +34,7 @@ from headrace.wire.codec import (
     read_request_header,
 )
 
-# --- steps -----------------------------------------------------------------------------------------------------------
+# Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Closed:
 Step = Answered | VersionsAsked | Working | LoggedIn | Refused | OutOfTurn | Closed
 
 
-# --- the login -------------------------------------------------------------------------------------------------------
+# The login
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ServerLogin:
             return self._denied(outcome, header)
         return self._came(outcome, header, now_ms)
 
-    # --- before the tokens ---
+    # Before the tokens
 
     def _request(self, frame: bytes | memoryview) -> Step:
         try:
@@ -205,7 +205,7 @@ class ServerLogin:
             self._state = _State.TOKENS
         return Answered(frame)
 
-    # --- tokens ---
+    # Tokens
 
     def _wrapped_token(self, frame: bytes | memoryview, now_ms: int) -> Step:
         try:

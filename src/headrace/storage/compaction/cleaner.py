@@ -71,7 +71,7 @@ class Cleaner:
             raise
         return done
 
-    # --- the map ---------------------------------------------------------------------------------------------------
+    # The map
 
     def _map(self, job: CompactionJob, done: Cleaned) -> OffsetMap:
         offsets = OffsetMap(self._memory_bytes)
@@ -117,7 +117,7 @@ class Cleaner:
         keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
         offsets.note(keys, group.offsets[rows])
 
-    # --- the copy --------------------------------------------------------------------------------------------------
+    # The copy
 
     def _copy(
         self,

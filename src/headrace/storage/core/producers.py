@@ -91,7 +91,7 @@ class Producers:
     unreplicated: list[CompletedTransaction] = field(default_factory=list)
     verifications: dict[int, Verification] = field(default_factory=dict)
 
-    # --- before an append ----------------------------------------------------------------------------------------
+    # Before an append
 
     def check(self, batch: BatchView) -> RecentBatch | None:
         """The earlier append if the batch is a duplicate, or None if it may be appended. Raises Refused otherwise."""
@@ -180,7 +180,7 @@ class Producers:
         known = self.verifications.get(producer_id)
         return known is not None and guard is known.guard
 
-    # --- after an append -----------------------------------------------------------------------------------------
+    # After an append
 
     def appended(self, batch: BatchView) -> None:
         """Records that a data batch with a producer id was appended."""

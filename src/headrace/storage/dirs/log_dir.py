@@ -69,7 +69,7 @@ class LogDir:
         if self.offline_reason is None:
             self.offline_reason = reason
 
-    # --- lock ----------------------------------------------------------------------------------------------------
+    # Lock
 
     def lock(self, holder: str) -> None:
         """A second call does nothing. Raises DirectoryInUse."""
@@ -99,7 +99,7 @@ class LogDir:
             self._lock_fd = -1
             _locked_by_this_process.discard(self.path.resolve())
 
-    # --- identity ------------------------------------------------------------------------------------------------
+    # Identity
 
     def claim(self, holder: str) -> None:
         """Locks the directory and reads its identity. If the disk fails, the directory goes offline.
@@ -152,7 +152,7 @@ class LogDir:
             write_identity(self.path, identity)
             self.identity = identity
 
-    # --- clean shutdown ------------------------------------------------------------------------------------------
+    # Clean shutdown
 
     def take_clean_mark(self) -> None:
         path = self.path / CLEAN_SHUTDOWN_FILE
@@ -173,7 +173,7 @@ class LogDir:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_small_file(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
 
-    # --- checkpoints ---------------------------------------------------------------------------------------------
+    # Checkpoints
 
     def marks(self) -> dict[TopicPartition, PartitionCheckpoints]:
         """The content of the checkpoints. A damaged file counts as empty; recovery then checks the whole logs."""

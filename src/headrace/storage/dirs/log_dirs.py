@@ -113,7 +113,7 @@ class LogDirs:
             raise
         return dirs
 
-    # --- logs ----------------------------------------------------------------------------------------------------
+    # Logs
 
     def log(self, topic: str, partition: int) -> Log | None:
         return self._logs.get(TopicPartition(topic, partition))
@@ -239,7 +239,7 @@ class LogDirs:
                 forget(key, home)
         return home
 
-    # --- moves between directories -------------------------------------------------------------------------------
+    # Moves between directories
 
     def begin_move(self, key: TopicPartition, target: LogDir, *, now_ms: int = 0) -> FutureLog:
         """Creates the future log of the partition in `target`. Raises StorageFault."""
@@ -277,7 +277,7 @@ class LogDirs:
         remove_note(future)
         return future
 
-    # --- timers of the broker ------------------------------------------------------------------------------------
+    # Timers of the broker
 
     def checkpoint(self) -> None:
         for directory in self.directories:
@@ -319,7 +319,7 @@ class LogDirs:
     def purge_deletions(self, now_ms: int) -> int:
         return self.deletions.purge(now_ms)
 
-    # --- directories ---------------------------------------------------------------------------------------------
+    # Directories
 
     def on_offline(self, callback: Callable[[LogDir], None]) -> None:
         self._on_offline.append(callback)

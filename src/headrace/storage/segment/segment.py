@@ -62,7 +62,7 @@ class Segment:
         self.belief = IndexTrust.WHOLE
         self._is_synced = False
 
-    # --- opening and closing -------------------------------------------------------------------------------------
+    # Opening and closing
 
     @classmethod
     def create(
@@ -193,7 +193,7 @@ class Segment:
             self._is_synced = False
             raise
 
-    # --- writing ---------------------------------------------------------------------------------------------------
+    # Writing
 
     def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
         """Appends one batch with its offsets set. On failure it truncates the file, and the segment is as before."""
@@ -285,7 +285,7 @@ class Segment:
             if place.max_timestamp_ms > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.offset_of_max_timestamp = place.max_timestamp_ms, place.last_offset
 
-    # --- reading ---------------------------------------------------------------------------------------------------
+    # Reading
 
     @property
     def first_timestamp_ms(self) -> int | None:
@@ -377,7 +377,7 @@ class Segment:
             last = place
         return last
 
-    # --- repair ----------------------------------------------------------------------------------------------------
+    # Repair
 
     def reset_indexes(self) -> None:
         """Empties the indexes. The caller then walks the data and calls `index_batch`."""

@@ -78,7 +78,7 @@ class SimulatedBroker:
         self._is_stopping = False
         self._starts_again = False
 
-    # ---- start and stop -------------------------------------------------------------------------------------------
+    # Start and stop
 
     def start(self) -> None:
         """Starts the broker in its own context, so that `freeze` stops all its code. If it is still stopping, it starts

@@ -97,7 +97,7 @@ class SimulatedCluster:
     def digest(self) -> str:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
-    # ---- state ----------------------------------------------------------------------------------------------------
+    # State
 
     def stored(self, name: PartitionName) -> PartitionInfo | None:
         """The partition state in the store; None if the topic does not exist or is marked for deletion."""
@@ -133,7 +133,7 @@ class SimulatedCluster:
     def up(self) -> list[SimulatedBroker]:
         return [broker for broker in self.brokers.values() if broker.is_up]
 
-    # ---- actions --------------------------------------------------------------------------------------------------
+    # Actions
 
     async def start(self, topics: Sequence[NewTopic]) -> list[PartitionName]:
         for broker in self.brokers.values():

@@ -106,7 +106,7 @@ class History:
         log = self.log_of(broker, name)
         return log if log is not None and log.topic_id == topic_id else None
 
-    # ---- logs -----------------------------------------------------------------------------------------------------
+    # Logs
 
     def marked(self, log: SimulatedLog) -> None:
         """A replica's high watermark moved."""
@@ -149,7 +149,7 @@ class History:
                     f"{name}: the leader's mark {log.high_watermark} is past the end {end} of {which} replica {member}"
                 )
 
-    # ---- clients --------------------------------------------------------------------------------------------------
+    # Clients
 
     def answered(self, broker_id: int, partition: Partition, first: int, values: list[int], code: ErrorCode) -> None:
         if code is not ErrorCode.none:
@@ -198,7 +198,7 @@ class History:
                 f"but {len(committed)} records are committed"
             )
 
-    # ---- leadership -----------------------------------------------------------------------------------------------
+    # Leadership
 
     def led(self, broker: int, partition: Partition) -> None:
         """A broker starts to lead."""

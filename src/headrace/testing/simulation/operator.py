@@ -90,7 +90,7 @@ class Operator:
                 return None
         return None
 
-    # ---- replicas -------------------------------------------------------------------------------------------------
+    # Replicas
 
     async def _reassign(self, targets: dict[PartitionName, list[int] | None]) -> None:
         for name, target in targets.items():
@@ -146,7 +146,7 @@ class Operator:
         if not broker.is_up:
             broker.start()
 
-    # ---- topics ---------------------------------------------------------------------------------------------------
+    # Topics
 
     async def _create(self, names: Sequence[str]) -> None:
         await self._ask(lambda controller: controller.create_topics([self._topics[name] for name in names]))

@@ -167,7 +167,7 @@ class _Scenario:
         if error is not None:
             self._stop(error)
 
-    # ---- load -----------------------------------------------------------------------------------------------------
+    # Load
 
     async def _ask_leader(self, name: PartitionName, api_key: int, body: Arguments) -> Entity:
         """Sends a request to the leader that some broker names, which may be outdated. None without an answer."""
@@ -220,7 +220,7 @@ class _Scenario:
             await asyncio.sleep(chance.uniform(0.02, 0.2))
             await self._ask_leader(chance.choice(self._names), LATEST_OFFSET, {})
 
-    # ---- the end --------------------------------------------------------------------------------------------------
+    # The end
 
     async def _converge(self) -> None:
         loop = asyncio.get_running_loop()

@@ -88,7 +88,7 @@ class SimulatedServer:
         assert api_key == CONSUME
         return self._consume(**body)
 
-    # ---- brokers --------------------------------------------------------------------------------------------------
+    # Brokers
 
     async def _inner(self, api_key: int, version: int, body: Arguments) -> Entity:
         """Encodes request and answer, and uses the broker's own handler table."""
@@ -124,7 +124,7 @@ class SimulatedServer:
         except Fault as fault:
             return fault.code, -1
 
-    # ---- clients --------------------------------------------------------------------------------------------------
+    # Clients
 
     async def _produce(self, topic: str, index: int, values: list[int], timeout_ms: int) -> tuple[ErrorCode, int]:
         try:

@@ -161,7 +161,7 @@ class SimulatedStore:
         self._lease_ends_at = loop.time() + session_timeout_s
         self._beat: asyncio.TimerHandle = loop.call_later(session_timeout_s / 3, self._heartbeat)
 
-    # ---- session --------------------------------------------------------------------------------------------------
+    # Session
 
     def lease_ends_at(self) -> float:
         return self._lease_ends_at
@@ -218,7 +218,7 @@ class SimulatedStore:
             if self._server.reaches(self.broker):
                 self._server.end_session(self.session_id)
 
-    # ---- requests -------------------------------------------------------------------------------------------------
+    # Requests
 
     async def _call(self, perform: Callable[[], T]) -> T:
         if self._closed:

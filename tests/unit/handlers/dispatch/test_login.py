@@ -270,7 +270,7 @@ def test_a_client_that_disconnects_during_the_delay_is_cleaned_up() -> None:
     run(test)
 
 
-# --- KIP-368 ---------------------------------------------------------------------------------------------------------
+# KIP-368
 
 
 def test_a_session_that_ends_is_closed_at_the_next_request() -> None:

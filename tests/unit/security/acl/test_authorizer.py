@@ -51,7 +51,7 @@ def acl(
     return Acl(ResourcePattern(kind, name, pattern), Entry(principal, host, operation, permission))
 
 
-# --- the rules, written down one after the other ----------------------------------------------------------------------
+# The rules, written down one after the other
 
 
 def _host_covers(pattern: str, host: str) -> bool:
@@ -169,7 +169,7 @@ def test_some_resource_is_allowed_only_if_an_acl_or_the_default_allows_one(acls:
     assert answer or not every
 
 
-# --- the corners, by name ---------------------------------------------------------------------------------------------
+# The corners, by name
 
 
 def test_deny_covers_only_its_own_operation() -> None:

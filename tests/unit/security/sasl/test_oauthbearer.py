@@ -158,7 +158,7 @@ def test_unsecured_tokens_are_taken_only_by_their_own_check() -> None:
             check_unsecured(wrong, TokenRules(), NOW_S * 1000)
 
 
-# --- published keys --------------------------------------------------------------------------------------------------
+# Published keys
 
 
 def test_unknown_key_ids_read_the_keys_at_most_once_a_backoff() -> None:
@@ -207,7 +207,7 @@ def test_secret_and_private_keys_in_a_key_set_are_not_used() -> None:
     assert parse_keys(json.dumps({"keys": listed}).encode()) == []
 
 
-# --- messages --------------------------------------------------------------------------------------------------------
+# Messages
 
 
 def outcome(message: bytes, server: OAuthBearerServer | None = None) -> Challenge | Accepted:

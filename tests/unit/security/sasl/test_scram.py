@@ -241,7 +241,7 @@ def test_any_bytes_are_denied_or_challenged(token: bytes) -> None:
             pass
 
 
-# --- credentials -----------------------------------------------------------------------------------------------------
+# Credentials
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)

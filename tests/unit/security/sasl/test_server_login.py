@@ -204,7 +204,7 @@ def test_the_session_ends_with_the_credential_or_the_limit(max_reauth_ms: int, l
     assert answer(step, ApiKey.SASL_AUTHENTICATE, 2).session_lifetime.total_seconds() * 1000 == lifetime_ms
 
 
-# --- KIP-368 ---------------------------------------------------------------------------------------------------------
+# KIP-368
 
 
 def renewal(mechanism: str = "PLAIN") -> ServerLogin:
@@ -238,7 +238,7 @@ def test_re_authentication_begins_with_the_handshake() -> None:
     assert isinstance(step, Closed)
 
 
-# --- anything --------------------------------------------------------------------------------------------------------
+# Anything
 
 FRAMES = [
     versions(),

@@ -247,7 +247,7 @@ def test_idle_producers_expire(tmp_path: Path) -> None:
     dirs.close()
 
 
-# --- who may use a directory ---------------------------------------------------------------------------------------
+# Who may use a directory
 
 
 def test_second_process_is_refused_with_the_name_of_the_lock_holder(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_broker_does_not_write_into_a_directory_of_another_topic(tmp_path: Path)
     dirs.close()
 
 
-# --- coming back -----------------------------------------------------------------------------------------------------
+# Coming back
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean stop", "crash"])

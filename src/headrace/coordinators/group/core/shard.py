@@ -84,7 +84,7 @@ class GroupShard:
     def follow(self, image: ClusterImage) -> None:
         self._all.image = image
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         return self._all.consumer_group(group_id)
@@ -98,7 +98,7 @@ class GroupShard:
     def empty_share_group(self, group_id: str) -> ShareGroup:
         return self._all.empty_share_group(group_id)
 
-    # --- the classic protocol -----------------------------------------------------------------------------------
+    # The classic protocol
 
     def join(self, request: JoinRequest, token: Token, now_ms: int) -> Result:
         group = self.groups.get(request.group_id)
@@ -173,17 +173,17 @@ class GroupShard:
             return self._classic_members.leave(group, leaving, now_ms)
         return effects.result(self._membership.leave(group, leaving, effects, now_ms), replay=False)
 
-    # --- the consumer protocol ----------------------------------------------------------------------------------
+    # The consumer protocol
 
     def consumer_heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Result:
         return self._heartbeats.heartbeat(request, now_ms)
 
-    # --- streams groups -----------------------------------------------------------------------------------------
+    # Streams groups
 
     def streams_heartbeat(self, request: StreamsHeartbeatRequest, now_ms: int) -> Result:
         return self._streams_heartbeats.heartbeat(request, now_ms)
 
-    # --- share groups -------------------------------------------------------------------------------------------
+    # Share groups
 
     def share_heartbeat(self, request: ShareHeartbeatRequest, now_ms: int) -> Result:
         return self._share_heartbeats.heartbeat(request, now_ms)
@@ -241,7 +241,7 @@ class GroupShard:
         self.empty_share_group(group_id).write_tombstones(effects)
         return effects.result()
 
-    # --- offsets ------------------------------------------------------------------------------------------------
+    # Offsets
 
     def commit_offsets(self, request: CommitRequest, now_ms: int) -> Result:
         """The reply is the set of partitions whose metadata is too long. Raises Refused."""
@@ -273,7 +273,7 @@ class GroupShard:
             self.groups[request.group_id] = ClassicGroup(request.group_id)  # as for any refused commit
         return result
 
-    # --- groups as a whole --------------------------------------------------------------------------------------
+    # Groups as a whole
 
     def delete_groups(self, group_ids: Iterable[str]) -> Result:
         effects = Effects()
@@ -311,7 +311,7 @@ class GroupShard:
         effects.arm(("clean-up",), delay_ms, self.clean_up, retry_ms=self.settings.offsets_retention_check_interval_ms)
         return effects.result(atomic=False)
 
-    # --- life ---------------------------------------------------------------------------------------------------
+    # Life
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
         self._records.replay(key, value, offset, producer_id)

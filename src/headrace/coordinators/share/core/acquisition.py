@@ -104,7 +104,7 @@ class Acquisition:
         runs = self._runs.covering(max(portion.first, first), min(portion.last, last))
         return max((run.deliveries for run in runs if run.is_free), default=0) >= self._throttled_from
 
-    # --- what was out before --------------------------------------------------------------------------------------
+    # What was out before
 
     def _take_whole(self, portion: Portion) -> None:
         runs = self._runs.covering(max(portion.first, self._start), portion.last)
@@ -139,7 +139,7 @@ class Acquisition:
                 break
         self._tell(told)
 
-    # --- new records ----------------------------------------------------------------------------------------------
+    # New records
 
     def _new(self, first: int, last: int, limit: int) -> None:
         """Offsets without a portion: beyond the end offset, or acquired under an earlier leader."""
@@ -194,7 +194,7 @@ class Acquisition:
                 first = batch.first
         return [*pieces, (first, last)]
 
-    # --- both -----------------------------------------------------------------------------------------------------
+    # Both
 
     def _give(self, run: Run) -> None:
         run.state, run.member, run.locked_until_ms = RecordState.ACQUIRED, self._wish.member, self._until_ms

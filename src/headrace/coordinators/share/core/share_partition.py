@@ -117,7 +117,7 @@ class SharePartition:
         self._fill_holes()
         self._advance()
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     @property
     def end_offset(self) -> int:
@@ -157,7 +157,7 @@ class SharePartition:
     def runs(self) -> list[Run]:
         return list(self._runs)
 
-    # --- handing out --------------------------------------------------------------------------------------------
+    # Handing out
 
     def acquire(
         self, wish: AcquireRequest, fetch_offset: int, batches: Sequence[LogBatch], now_ms: int
@@ -209,7 +209,7 @@ class SharePartition:
         self._advance()
         return changes
 
-    # --- taking back --------------------------------------------------------------------------------------------
+    # Taking back
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> Changes:
         """All or nothing; the caller has run `check`. Raises INVALID_REQUEST, INVALID_RECORD_STATE."""
@@ -302,7 +302,7 @@ class SharePartition:
             self.start_offset = log_start
             self._advance()
 
-    # --- changes ------------------------------------------------------------------------------------------------
+    # Changes
 
     def done(self, changes: Collection[int]) -> None:
         """The changes are durable."""

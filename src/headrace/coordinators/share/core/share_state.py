@@ -35,7 +35,7 @@ class ShareStateShard:
         self.states: dict[ShareKey, StoredState] = {}
         self._updates_per_snapshot = updates_per_snapshot
 
-    # --- operations ---------------------------------------------------------------------------------------------
+    # Operations
 
     def initialize(self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int) -> Result:
         known = self.states.get(key)
@@ -114,7 +114,7 @@ class ShareStateShard:
                 ErrorCode.fenced_state_epoch, f"state epoch {state_epoch}: it is {known.snapshot.state_epoch}"
             )
 
-    # --- replay -------------------------------------------------------------------------------------------------
+    # Replay
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
         try:

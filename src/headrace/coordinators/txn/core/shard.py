@@ -68,7 +68,7 @@ class TransactionShard:
         self._server_version = server_version
         self._fresh_producer_id = fresh_producer_id
 
-    # --- the log ------------------------------------------------------------------------------------------------
+    # The log
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int, producer_epoch: int) -> None:
         transactional_id = transactional_id_of(key)
@@ -101,7 +101,7 @@ class TransactionShard:
         self._markers.forget()
         return []
 
-    # --- requests -----------------------------------------------------------------------------------------------
+    # Requests
 
     def init_producer_id(
         self,
@@ -170,7 +170,7 @@ class TransactionShard:
             return NOTHING
         return Result([record_of(completed(current, now_ms))])
 
-    # --- from decision to result --------------------------------------------------------------------------------
+    # From decision to result
 
     def _result(self, decision: Decision) -> Result:
         if decision.after is None:
@@ -216,7 +216,7 @@ class TransactionShard:
     def _is_present(self, transaction: Transaction) -> bool:
         return self.transactions.get(transaction.transactional_id) == transaction
 
-    # --- timers -------------------------------------------------------------------------------------------------
+    # Timers
 
     def _abort_timed_out(self, now_ms: int) -> Result:
         version = self._server_version()

@@ -94,7 +94,7 @@ def test_range_assigns_topics_of_equal_size_alike() -> None:
     assert [sorted(target[m][TOPICS[0]]) for m in "abc"] == [[0, 1, 2], [3, 4], [5, 6]]
 
 
-# --- regular expressions -----------------------------------------------------------------------------------------
+# Regular expressions
 
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\w", r"\.", "-", "(?:a|b)", "[a-c0-3]"])
 patterns = st.recursive(
@@ -138,7 +138,7 @@ def test_expressions_without_a_time_bound_are_refused(bad: str) -> None:
         Regex(bad)
 
 
-# --- codecs ------------------------------------------------------------------------------------------------------
+# Codecs
 
 texts = st.text(max_size=20)
 int32s = st.integers(-(2**31), 2**31 - 1)

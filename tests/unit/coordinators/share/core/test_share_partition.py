@@ -283,7 +283,7 @@ def test_a_new_leader_continues_from_the_durable_state() -> None:
     assert take(new, "b", (0, 9)) == [Acquired(0, 1, 1), Acquired(4, 5, 1), Acquired(6, 6, 2), Acquired(7, 9, 1)]
 
 
-# --- sessions and settings ---------------------------------------------------------------------------------------
+# Sessions and settings
 
 
 def test_session_epochs_advance_by_one() -> None:
@@ -342,7 +342,7 @@ def test_runs_split_join_and_replace() -> None:
     assert [(r.first, r.last) for r in runs] == [(4, 9)]
 
 
-# --- dead records: rejected, or delivered too often
+# Dead records: rejected, or delivered too often
 
 
 def test_dead_records_are_named_once_when_a_group_has_dead_letters() -> None:

@@ -103,7 +103,7 @@ class Transactions(RuleBasedStateMachine):
         self.producer_id, self.epoch = -1, -1
         self._initialise(None)
 
-    # --- the coordinator ------------------------------------------------------------------------------------------
+    # The coordinator
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(TransactionSettings(), self.markers, lambda: 2)
@@ -141,7 +141,7 @@ class Transactions(RuleBasedStateMachine):
             del self.markers.open[prepared]
             self._apply(self.shard.complete(prepared, self.now))
 
-    # --- the producer ---------------------------------------------------------------------------------------------
+    # The producer
 
     def _initialise(self, expected: tuple[int, int] | None) -> None:
         for _ in range(3):
@@ -257,7 +257,7 @@ class Transactions(RuleBasedStateMachine):
             self._initialise((self.producer_id, self.epoch))
         self._next_transaction()
 
-    # --- the world ------------------------------------------------------------------------------------------------
+    # The world
 
     @precondition(lambda self: self.late)
     @rule(pick=st.integers(0, 1_000), keep=st.booleans())

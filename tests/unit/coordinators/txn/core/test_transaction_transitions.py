@@ -53,7 +53,7 @@ def end(
     )
 
 
-# --- InitProducerId -------------------------------------------------------------------------------------------------
+# InitProducerId
 
 
 def test_a_new_transactional_id_asks_for_a_producer_id_and_begins_at_epoch_0() -> None:
@@ -134,7 +134,7 @@ def test_an_abort_by_the_coordinator_switches_to_a_new_id_when_epochs_run_out() 
     assert init(over, expected=(70, MAX_EPOCH - 1)).answer == Answer(ErrorCode.none, 71, 0)
 
 
-# --- adding and verifying partitions --------------------------------------------------------------------------------
+# Adding and verifying partitions
 
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -178,7 +178,7 @@ def test_verification_accepts_only_partitions_of_the_transaction() -> None:
     assert outcome == {A0: ErrorCode.none, A1: ErrorCode.transaction_abortable}
 
 
-# --- EndTxn, classic ------------------------------------------------------------------------------------------------
+# EndTxn, classic
 
 
 @pytest.mark.parametrize(("commit", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
@@ -215,7 +215,7 @@ def test_only_the_current_producer_may_end_a_transaction(version: int) -> None:
     assert end(ongoing, True, 6, version).answer.error is ErrorCode.producer_fenced
 
 
-# --- EndTxn, version 2 ----------------------------------------------------------------------------------------------
+# EndTxn, version 2
 
 FENCED, INVALID, NONE = ErrorCode.producer_fenced, ErrorCode.invalid_txn_state, ErrorCode.none
 
@@ -296,7 +296,7 @@ def test_when_epochs_run_out_the_end_returns_a_new_producer_id() -> None:
     assert end(done, False, MAX_EPOCH - 1, 2).answer.error is INVALID
 
 
-# --- completion, timeout, expiry ------------------------------------------------------------------------------------
+# Completion, timeout, expiry
 
 
 @pytest.mark.parametrize(

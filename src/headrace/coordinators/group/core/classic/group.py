@@ -115,7 +115,7 @@ class ClassicGroup:
     # What the next record tells about the rebalance before it.
     causes: list[RebalanceCause] = field(default_factory=list)
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     @property
     def is_empty(self) -> bool:
@@ -166,7 +166,7 @@ class ClassicGroup:
             raise Refused(ErrorCode.unknown_member_id, f"group {self.group_id} has no member {member_id!r}")
         return member
 
-    # --- changes ------------------------------------------------------------------------------------------------
+    # Changes
 
     def become(self, state: ClassicState, now_ms: int) -> None:
         assert self.state in _MAY_FOLLOW[state], f"{self.group_id}: {self.state} cannot become {state}"
@@ -289,7 +289,7 @@ class ClassicGroup:
         except (UnreadableRecord, UnicodeDecodeError):
             return None
 
-    # --- pictures -----------------------------------------------------------------------------------------------
+    # Pictures
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
         name = self.protocol_name

@@ -22,7 +22,7 @@ class Membership:
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
 
-    # --- sync ---------------------------------------------------------------------------------------------------
+    # Sync
 
     def sync(self, group: ClassicGroup, request: SyncRequest, token: Token, effects: Effects) -> None:
         """The answer goes to `token`: at once, or when the leader's assignment is committed. Raises Refused."""
@@ -75,7 +75,7 @@ class Membership:
 
         effects.then = written
 
-    # --- heartbeat ----------------------------------------------------------------------------------------------
+    # Heartbeat
 
     def heartbeat(
         self, group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, effects: Effects
@@ -91,7 +91,7 @@ class Membership:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 
-    # --- leave --------------------------------------------------------------------------------------------------
+    # Leave
 
     def leave(
         self, group: ClassicGroup, leaving: Sequence[LeavingMember], effects: Effects, now_ms: int

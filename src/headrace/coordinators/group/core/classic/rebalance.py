@@ -41,7 +41,7 @@ class Rebalances:
         self._find = find
         self.settings = settings
 
-    # --- sessions -----------------------------------------------------------------------------------------------
+    # Sessions
 
     def keep_alive(
         self, group: ClassicGroup, member: ClassicMember, effects: Effects, timeout_ms: int | None = None
@@ -89,7 +89,7 @@ class Rebalances:
         if group.state is ClassicState.PREPARING_REBALANCE and group.all_have_joined:
             self.complete_join(group, effects, now_ms)
 
-    # --- the join phase -----------------------------------------------------------------------------------------
+    # The join phase
 
     def prepare_or_complete(self, group: ClassicGroup, effects: Effects, now_ms: int) -> None:
         if group.can_rebalance:
@@ -178,7 +178,7 @@ class Rebalances:
             lambda at_ms: self._syncs_are_over(group_id, generation, at_ms),
         )
 
-    # --- the sync phase -----------------------------------------------------------------------------------------
+    # The sync phase
 
     def _syncs_are_over(self, group_id: str, generation: int, now_ms: int) -> Result:
         group = self._find(group_id)

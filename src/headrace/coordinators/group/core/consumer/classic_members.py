@@ -51,7 +51,7 @@ class ClassicMembers:
         self._heartbeats = heartbeats
         self._new_id = new_id
 
-    # --- join ---------------------------------------------------------------------------------------------------
+    # Join
 
     def join(
         self, group: ConsumerGroup, request: JoinRequest, token: Token, effects: Effects, now_ms: int
@@ -142,7 +142,7 @@ class ClassicMembers:
         topics = self._groups.image.topics
         return {topics[name].id: frozenset(partitions) for name, partitions in owned if name in topics}
 
-    # --- sync, heartbeat, leave ---------------------------------------------------------------------------------
+    # Sync, heartbeat, leave
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, effects: Effects) -> SyncReply:
         member = self._require_classic(group, request.member_id, request.instance_id)
@@ -210,7 +210,7 @@ class ClassicMembers:
             return holder
         return self.require(group, each.member_id, each.instance_id)
 
-    # --- checks -------------------------------------------------------------------------------------------------
+    # Checks
 
     def require(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
         if instance_id is None:
@@ -233,7 +233,7 @@ class ClassicMembers:
         if generation != member.epoch:
             raise Refused(ErrorCode.illegal_generation, f"generation {generation}: it is {member.epoch}")
 
-    # --- timers -------------------------------------------------------------------------------------------------
+    # Timers
 
     def _tell_to_rejoin(self, group: ConsumerGroup, member: ConsumerMember, effects: Effects) -> None:
         key = (group.group_id, member.member_id)

@@ -103,7 +103,7 @@ class ConsumerGroup:
     seen_image_version: int = -2
     seen_topic_names: frozenset[str] | None = None
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     @property
     def is_empty(self) -> bool:
@@ -166,7 +166,7 @@ class ConsumerGroup:
     def _votes(members: Iterable[ConsumerMember]) -> Counter[str]:
         return Counter(m.about.server_assignor for m in members if m.about.server_assignor)
 
-    # --- replay -------------------------------------------------------------------------------------------------
+    # Replay
 
     def put(self, member: ConsumerMember) -> None:
         old = self.members.get(member.member_id)
@@ -227,7 +227,7 @@ class ConsumerGroup:
                     if self.holders.get((topic_id, partition)) == member.member_id:
                         del self.holders[topic_id, partition]
 
-    # --- records ------------------------------------------------------------------------------------------------
+    # Records
 
     def write_member(self, member: ConsumerMember, effects: Effects) -> None:
         key = codec.key(codec.MEMBER_METADATA, self.group_id, member.member_id)

@@ -99,7 +99,7 @@ class ConsumerHeartbeats:
             self.keep_alive(group_id, member.member_id, member.about.classic.session_timeout_ms, effects)
         return upgraded
 
-    # --- who ----------------------------------------------------------------------------------------------------
+    # Who
 
     def _member(
         self, group: ConsumerGroup, member_id: str, request: HeartbeatRequest, effects: Effects
@@ -144,7 +144,7 @@ class ConsumerHeartbeats:
         group.write_current(fresh, effects)
         return fresh
 
-    # --- what follows -------------------------------------------------------------------------------------------
+    # What follows
 
     def advance(
         self,
@@ -247,7 +247,7 @@ class ConsumerHeartbeats:
                 self.watch_rebalance(group.group_id, final, effects)
         return final
 
-    # --- timers -------------------------------------------------------------------------------------------------
+    # Timers
 
     def keep_alive(self, group_id: str, member_id: str, timeout_ms: int, effects: Effects) -> None:
         effects.arm(
@@ -280,7 +280,7 @@ class ConsumerHeartbeats:
             return NOTHING
         return self.fence(group, [RebalanceCause(cause, member_id)], now_ms, None)
 
-    # --- leaving ------------------------------------------------------------------------------------------------
+    # Leaving
 
     def _leave(self, request: HeartbeatRequest, now_ms: int) -> Result:
         group = self._groups.consumer_group(request.group_id)
@@ -345,7 +345,7 @@ class ConsumerHeartbeats:
         regexes = consumer_target.resolve_regexes(group, rest, self._groups.image, effects, now_ms, None)
         group.write_epoch(group.epoch + 1, consumer_target.topics_hash(rest, regexes, self._groups.image), effects)
 
-    # --- settings of one group ----------------------------------------------------------------------------------
+    # Settings of one group
 
     def _may_assign(self, group: ConsumerGroup, now_ms: int) -> bool:
         own = self._groups.image.config_of("group", group.group_id).get("consumer.assignment.interval.ms")

@@ -33,7 +33,7 @@ class Offsets:
         self._pending: dict[int, dict[str, Topics]] = {}
         self._open_by_group: dict[str, set[int]] = {}
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetValue | None:
         found = self._by_group.get(group_id, {}).get(topic, {}).get(partition)
@@ -65,7 +65,7 @@ class Offsets:
     def __len__(self) -> int:
         return sum(len(p) for topics in self._by_group.values() for p in topics.values())
 
-    # --- tombstones ---------------------------------------------------------------------------------------------
+    # Tombstones
 
     def forget_group(self, group_id: str, effects: Effects) -> None:
         for topic, partition in self._known(group_id):
@@ -132,7 +132,7 @@ class Offsets:
                 found.update((topic, partition) for partition in partitions)
         return iter(sorted(found))
 
-    # --- replay -------------------------------------------------------------------------------------------------
+    # Replay
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int) -> str | None:
         """Returns the group that now has an offset, or None for a tombstone."""

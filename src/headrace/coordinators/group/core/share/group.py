@@ -81,7 +81,7 @@ class ShareGroup:
     def _read_partitions(self, topic_id: uuid.UUID) -> frozenset[int]:
         return frozenset().union(*(target.get(topic_id, ()) for target in self.target.values()))
 
-    # --- records ------------------------------------------------------------------------------------------------
+    # Records
 
     def write_member(self, member: ShareMember, effects: Effects) -> None:
         key = key_of(share_groups.MEMBER_METADATA, self.group_id, member.member_id)

@@ -143,7 +143,7 @@ class ShareHeartbeats:
         rest = {m: member for m, member in group.members.items() if m != member_id}
         group.write_epoch(group.epoch + 1, _topics_hash(rest, self._groups.image), effects)
 
-    # --- sessions -----------------------------------------------------------------------------------------------
+    # Sessions
 
     def keep_alive(self, group_id: str, member_id: str, effects: Effects) -> None:
         timeout_ms = self._own(group_id, "share.session.timeout.ms", self._groups.settings.share_session_timeout_ms)

@@ -131,7 +131,7 @@ class StreamsGroup:
     shutdown_member_id: str | None = None
     endpoint_epoch: int = 0
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # Questions
 
     @property
     def is_empty(self) -> bool:
@@ -152,7 +152,7 @@ class StreamsGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return bool(self.members) and self.topology is not None and topic in self.topology.readers
 
-    # --- replay -------------------------------------------------------------------------------------------------
+    # Replay
 
     def put(self, member: StreamsMember) -> None:
         old = self.members.get(member.member_id)
@@ -211,7 +211,7 @@ class StreamsGroup:
         self.processes.remove(member.assigned, member.about.process_id)
         self.processes.remove(member.pending_revocation, member.about.process_id)
 
-    # --- records ------------------------------------------------------------------------------------------------
+    # Records
 
     def write_member(self, member: StreamsMember, effects: Effects) -> None:
         key = key_of(codec.MEMBER_METADATA, self.group_id, member.member_id)

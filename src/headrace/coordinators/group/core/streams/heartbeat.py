@@ -85,7 +85,7 @@ class StreamsHeartbeats:
         reply = self._reply(group, member, final, configured, request, statuses)
         return effects.result(reply)
 
-    # --- who ----------------------------------------------------------------------------------------------------
+    # Who
 
     def _group_and_member(
         self, request: StreamsHeartbeatRequest, effects: Effects
@@ -106,7 +106,7 @@ class StreamsHeartbeats:
             )
         return group, group.members.get(request.member_id) or StreamsMember(request.member_id, NO_METADATA)
 
-    # --- topology and epoch -------------------------------------------------------------------------------------
+    # Topology and epoch
 
     def _configure(self, group: StreamsGroup, topology: StreamsTopology) -> tuple[int, ConfiguredTopology]:
         """The hash of the topics, and the topology with their partition counts."""
@@ -133,7 +133,7 @@ class StreamsHeartbeats:
         group.write_metadata(StreamsGroupMetadata(group.epoch + 1, seen_hash, validated, configs), effects)
         return group.epoch + 1
 
-    # --- target -------------------------------------------------------------------------------------------------
+    # Target
 
     def _delay(self, group_id: str, effects: Effects) -> None:
         delay_ms = self._own(
@@ -199,7 +199,7 @@ class StreamsHeartbeats:
             self.watch_revocation(group.group_id, final, effects)
         return final
 
-    # --- the answer ---------------------------------------------------------------------------------------------
+    # The answer
 
     def _reply(
         self,
@@ -234,7 +234,7 @@ class StreamsHeartbeats:
             configured.missing,
         )
 
-    # --- timers -------------------------------------------------------------------------------------------------
+    # Timers
 
     def keep_alive(self, group_id: str, member_id: str, effects: Effects) -> None:
         timeout_ms = self._own(group_id, "streams.session.timeout.ms", self._groups.settings.streams_session_timeout_ms)
@@ -262,7 +262,7 @@ class StreamsHeartbeats:
         self._remove(group, RebalanceCause(kind, member_id), effects)
         return effects.result()
 
-    # --- leaving ------------------------------------------------------------------------------------------------
+    # Leaving
 
     def _leave(self, request: StreamsHeartbeatRequest) -> Result:
         group = self._groups.streams_group(request.group_id, missing="Group {} not found.")
@@ -279,7 +279,7 @@ class StreamsHeartbeats:
         for timer in ("session", "revocation"):
             effects.disarm((timer, group.group_id, cause.member_id))
 
-    # --- settings of one group ----------------------------------------------------------------------------------
+    # Settings of one group
 
     def interval_ms(self, group_id: str) -> int:
         default = self._groups.settings.streams_heartbeat_interval_ms

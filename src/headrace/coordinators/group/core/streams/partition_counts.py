@@ -61,7 +61,7 @@ class PartitionCounts:
             raise _invalid(f"No source topics found for subtopology {subtopology.id}")
         return max(self[topic] for topic in subtopology.input_topics)
 
-    # --- repartition topics -------------------------------------------------------------------------------------
+    # Repartition topics
 
     def _decide_repartition_topics(self) -> None:
         counts = {
@@ -101,7 +101,7 @@ class PartitionCounts:
             )
         return is_open
 
-    # --- copartitioned topics -----------------------------------------------------------------------------------
+    # Copartitioned topics
 
     def _enforce_copartitioning(self) -> None:
         infos = [topic for each in self._subtopologies for topic in each.repartition_source_topics]
@@ -131,7 +131,7 @@ class PartitionCounts:
                 )
         return dict.fromkeys(repartition, count)
 
-    # --- changelog topics ---------------------------------------------------------------------------------------
+    # Changelog topics
 
     def _decide_changelog_topics(self) -> None:
         decided = {}

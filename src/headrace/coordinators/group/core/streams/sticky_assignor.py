@@ -124,7 +124,7 @@ class _Assignment:
         for task in _tasks(about.standby):
             self._had_standby.setdefault(task, []).append(member)
 
-    # --- active tasks -------------------------------------------------------------------------------------------
+    # Active tasks
 
     def assign_active(self, tasks: Iterable[Task]) -> None:
         # The former assignment pairs equal partitions of all subtopologies, so the partition comes first.
@@ -156,7 +156,7 @@ class _Assignment:
         self._active_quota.taken(count)
         self._quota.taken(count)
 
-    # --- standby tasks ------------------------------------------------------------------------------------------
+    # Standby tasks
 
     def assign_standby(self, tasks: Iterable[Task]) -> None:
         left: list[tuple[Task, int]] = []
@@ -200,7 +200,7 @@ class _Assignment:
         queue.add(process)
         return found
 
-    # --- load ---------------------------------------------------------------------------------------------------
+    # Load
 
     def _by_load(self) -> JavaPriorityQueue[_Process]:
         return JavaPriorityQueue(lambda process: process.load, self.processes.values())

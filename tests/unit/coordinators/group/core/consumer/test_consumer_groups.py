@@ -291,7 +291,7 @@ def test_another_broker_takes_over_a_group() -> None:
     assert group(driver).is_empty
 
 
-# --- static members ----------------------------------------------------------------------------------------------
+# Static members
 
 
 def test_a_static_member_that_leaves_temporarily_keeps_its_partitions() -> None:

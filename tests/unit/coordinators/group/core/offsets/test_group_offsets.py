@@ -255,7 +255,7 @@ def test_offsets_of_a_deleted_topic_are_deleted() -> None:
     assert committed(driver, "other") == 4, "of another topic that had its name"
 
 
-# --- expiry ------------------------------------------------------------------------------------------------------
+# Expiry
 
 
 def test_offsets_expire_seven_days_after_the_group_became_empty() -> None:

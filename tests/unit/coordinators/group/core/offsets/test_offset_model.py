@@ -31,7 +31,7 @@ class OffsetHistory(RuleBasedStateMachine):
         # (place, producer, offset) for a commit, with None for a tombstone; (None, producer, commit) for a marker.
         self.events: list[tuple[tuple[str, int] | None, int, int | bool | None]] = []
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # What happens
 
     def _request(self, place: tuple[str, int]) -> CommitRequest:
         self.offset += 1
@@ -89,7 +89,7 @@ class OffsetHistory(RuleBasedStateMachine):
         later = (r.value == b"commit" for r, p, _ in log[at:] if r.key == b"" and p == producer)
         return next(later, None)
 
-    # --- what must hold -------------------------------------------------------------------------------------------
+    # What must hold
 
     def _expected(self, place: tuple[str, int]) -> tuple[int, bool]:
         """The committed offset, and whether an open transaction may still change it."""

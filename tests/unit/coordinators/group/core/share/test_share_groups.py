@@ -256,7 +256,7 @@ def test_bad_requests_are_refused(changes: dict[str, Any]) -> None:
     )
 
 
-# --- who reads what ----------------------------------------------------------------------------------------------
+# Who reads what
 
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)

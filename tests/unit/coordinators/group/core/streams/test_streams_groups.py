@@ -87,7 +87,7 @@ def codes(reply: StreamsHeartbeatReply) -> list[StatusCode]:
     return [code for code, _ in reply.statuses]
 
 
-# --- topology and topics --------------------------------------------------------------------------------------------
+# Topology and topics
 
 
 def test_missing_internal_topics_are_named_with_their_counts_and_the_tasks_follow_when_they_exist() -> None:
@@ -221,7 +221,7 @@ def test_a_topic_that_grows_gets_a_new_target() -> None:
     assert active(driver, "a") == {0, 1, 2}
 
 
-# --- targets and reconciliation -------------------------------------------------------------------------------------
+# Targets and reconciliation
 
 
 def test_a_task_moves_only_after_its_owner_has_revoked_it() -> None:
@@ -294,7 +294,7 @@ def test_all_members_are_asked_to_shut_down() -> None:
     assert codes(beat(driver, "a", 0)) == [], "a new start of the application"
 
 
-# --- fencing and expiry ---------------------------------------------------------------------------------------------
+# Fencing and expiry
 
 
 def test_members_with_a_wrong_epoch_are_fenced_and_a_lost_answer_is_not() -> None:
@@ -383,7 +383,7 @@ def test_no_task_is_ever_active_twice(steps: list[tuple[str, str]]) -> None:
         assert group(driver).state_name == "Stable"
 
 
-# --- offsets and other groups ---------------------------------------------------------------------------------------
+# Offsets and other groups
 
 
 def commit(driver: GroupDriver, member: str, epoch: int, topic: str = "orders", partition: int = 0) -> Any:
