@@ -26,6 +26,7 @@ from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.security import ClientSecurity
 from headrace.handlers.dispatch.audit import Audit
+from headrace.kernel.errors import Fault
 from headrace.pipelines.brokers import as_options
 from headrace.pipelines.connectors.connector import load_pipeline, pipeline_run
 from headrace.pipelines.connectors.databases import Database
@@ -309,7 +310,8 @@ def problems(watched: Watched, subject: Subject, output: pytest.CaptureFixture[s
     for run in subject.runs:
         try:
             run()
-        except PipelineError as error:
+        except (PipelineError, Fault) as error:
+            # A Fault is an answer of a broker; commands print both as one sentence.
             found.append(str(error))
         found += [line for line in (*subject.reports, *output.readouterr().err.splitlines()) if "cannot be" in line]
         found += [f"no note of {topic}" for topic in subject.reads if topic not in noted_topics(watched)]
