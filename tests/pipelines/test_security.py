@@ -21,6 +21,7 @@ from tests.pipelines.conftest import Cluster
 from tests.pipelines.secured_kafka import USER, SecuredKafka, secured_kafka
 from tests.pipelines.test_sink import values_of
 from tests.reference.kafka import ReferenceUnavailable
+from tests.support.clock import PATIENCE_S
 from tests.support.effort import is_long
 
 pytestmark = pytest.mark.needs("kafka", "openssl")
@@ -45,7 +46,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 def reached(kafka: SecuredKafka, way: str) -> Cluster:
     client = BlockingClient(
-        kafka.bootstrap(way), security=ClientSecurity.from_settings(kafka.settings(way)), patience_s=5
+        kafka.bootstrap(way), security=ClientSecurity.from_settings(kafka.settings(way)), patience_s=PATIENCE_S
     )
     return Cluster("apache", kafka.bootstrap(way), client)
 

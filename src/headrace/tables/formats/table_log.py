@@ -195,12 +195,10 @@ class TableLog(ABC):
                 return
             except CommitTaken:
                 continue
-        raise self._too_many_conflicts()
+        raise self._too_many_conflicts(_REWRITE_ATTEMPTS)
 
-    def _too_many_conflicts(self) -> TableConflict:
-        return TableConflict(
-            f"{self.path}: {counted(_ATTEMPTS, 'commit')} in a row found another commit in their place"
-        )
+    def _too_many_conflicts(self, attempts: int = _ATTEMPTS) -> TableConflict:
+        return TableConflict(f"{self.path}: {counted(attempts, 'commit')} in a row found another commit in their place")
 
     def failed(self, error: Exception) -> PipelineError:
         return PipelineError(f"{self.path}: the commit failed: {' '.join(str(error).split())}")
