@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka.admin import ConfigResource, KafkaAdminClient, NewTopic
 
-from headrace.config import BROKER_KEYS, TOPIC_KEYS
+from headrace.config import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from headrace.config.key import Key
 from headrace.testing import broker
 from tests.reference import kafka as reference
@@ -132,7 +132,8 @@ def comparable(nodes: list[Node], kind: str, name: str, known: Mapping[str, Key]
         "streams.assignment.interval.ms",
         "streams.initial.rebalance.delay.ms",
     )
-    for key in ("listeners", *(intervals if kind == "GROUP" else ())):
+    of_headrace = [key for key, declared in GROUP_KEYS.items() if declared.ours]
+    for key in ("listeners", *((*intervals, *of_headrace) if kind == "GROUP" else ())):
         apache.pop(key, None)
         ours.pop(key, None)
     return [apache, ours]
