@@ -128,6 +128,7 @@ PLACES: Final = {
     "net.listener:Listeners.start": "idle connections",
     "telemetry.endpoint:MetricsEndpoint._serve": REPORT,
     "telemetry.loop_lag:LoopLag._wait": REPORT,
+    "coordinators.share.dead_letters:DeadLetters._write_patiently": PAUSE,
     "coordinators.group.core.classic.rebalance:Rebalances._arm_initial": "rebalances",
     "coordinators.group.core.classic.rebalance:Rebalances._arm_join": "rebalances",
     "coordinators.group.core.classic.rebalance:Rebalances.complete_join": "rebalances",
