@@ -79,27 +79,32 @@ class Topics:
     def create(
         self, name: str, partitions: int = 1, *, replicas: int = -1, settings: Mapping[str, str] | None = None
     ) -> TopicFacts:
-        """Returns when the brokers know the topic. Raises NotPossible with their reason."""
+        """Returns when a broker shows the topic. Raises NotPossible with the reason of the controller."""
         asked = NewTopic(name, partitions, replicas, config=dict(settings or {}))
         try:
             self._admin.create_topics([asked])[name].result(_TIMEOUT_S)
         except KafkaException as error:
             raise NotPossible(f"topic {name!r} was not created: {error.args[0].str()}") from None
-        self._wait(name, is_there=True)
-        return self[name]
+        # What the wait found, and no second look: the next request may go to a broker that has not heard of the topic.
+        found = self._wait(name, is_there=True)
+        assert found is not None, name
+        return found
 
     def delete(self, name: str) -> None:
-        """Returns when the brokers have forgotten the topic. Raises NotPossible with their reason."""
+        """Returns when a broker has forgotten the topic. Raises NotPossible with the reason of the controller."""
         try:
             self._admin.delete_topics([name])[name].result(_TIMEOUT_S)
         except KafkaException as error:
             raise NotPossible(f"topic {name!r} was not deleted: {error.args[0].str()}") from None
         self._wait(name, is_there=False)
 
-    def _wait(self, name: str, *, is_there: bool) -> None:
+    def _wait(self, name: str, *, is_there: bool) -> TopicFacts | None:
         """The controller answers first, and brokers follow: Kafka's tell of a new topic some milliseconds later."""
         deadline = time.monotonic() + _TIMEOUT_S
-        while (name in self._all()) is not is_there:
+        while True:
+            found = self._all().get(name)
+            if (found is not None) is is_there:
+                return found
             if time.monotonic() > deadline:
                 change = "created" if is_there else "deleted"
                 raise NotPossible(f"topic {name!r} was {change}, but no broker showed it within {_TIMEOUT_S:g} s")
