@@ -30,8 +30,10 @@ log = logging.getLogger("headrace.net")
 _ACCEPTED_PER_TURN: Final = 64
 # The same for TLS, where OpenSSL sets up each connection before its first byte is read.
 _ENCRYPTED_PER_TURN: Final = 4
-# Pause after so many while the limit of unauthenticated connections is reached: 400 connections a second.
-_PAUSE_WHEN_FULL_S: Final = 0.01
+# While the limit of unauthenticated connections is reached: one connection, then this pause, so 330 a second. Several
+# at once would delay the requests of other clients by all of them together.
+_ACCEPTED_WHEN_FULL: Final = 1
+_PAUSE_WHEN_FULL_S: Final = 0.003
 _SWEEP_INTERVAL_S: Final = 5.0
 _HELD_BACK_AT_MOST_S: Final = 1.0
 _PAUSE_WHEN_OUT_OF_FILES_S: Final = 1.0
@@ -125,8 +127,8 @@ class Listeners:
         self._sweep = self._loop.call_later(_SWEEP_INTERVAL_S, self._drop_silent)
 
     def _accept(self, name: str, sock: socket.socket) -> None:
-        is_slow = self._pauses(name, sock)
-        for _ in range(_ENCRYPTED_PER_TURN if is_slow or name in self._encryption else _ACCEPTED_PER_TURN):
+        at_most = _ENCRYPTED_PER_TURN if name in self._encryption else _ACCEPTED_PER_TURN
+        for _ in range(_ACCEPTED_WHEN_FULL if self._pauses(name, sock) else at_most):
             try:
                 accepted, peer = sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
