@@ -30,7 +30,7 @@ from headrace.pipelines.session import spark_session
 from headrace.pipelines.spark.connector_jars import fetch_jars
 from headrace.records.builder import Record
 from headrace.tables.formats.table_files import OFFSET, PARTITION, file_writer
-from headrace.tables.formats.table_log import DataFile
+from headrace.tables.formats.table_log import DataFile, TableLog
 from headrace.tables.lake_table import FORMATS, ICEBERG, LakeTable
 from headrace.tables.relations.topic_relation import kafka_schema
 from headrace.tables.table_logs import layout_of, log_of
@@ -148,19 +148,20 @@ def _growth(directory: Path, commits: tuple[int, ...], formats: Collection[str])
         place.mkdir()
         catalog = f"sqlite:///{place}/catalog.db" if form == ICEBERG else ""
         table = LakeTable("grown", "id", str(place / "rows"), format=form, catalog=catalog)
-        log_of(table).create(_SCHEMA, [], {0: 0})
+        log = log_of(table)  # a run also has one for all its commits
+        log.create(_SCHEMA, [], {0: 0})
         done = 0
         for target in commits:
             while done < target:
-                _commit(table, done, 10)
+                _commit(table, log, done, 10)
                 done += 1
                 if done % table.compact_every == 0:
-                    log_of(table).compact(table.target_size_mib << 20, table.keep_hours)
+                    log.compact(table.target_size_mib << 20, table.keep_hours)
             clocks = {"": time.perf_counter, ", CPU time": time.process_time}
             times: dict[str, list[float]] = {words: [] for words in clocks}
             for _ in range(10):
                 began = {words: clock() for words, clock in clocks.items()}
-                _commit(table, done, 10)
+                _commit(table, log, done, 10)
                 done += 1
                 for words, clock in clocks.items():
                     times[words].append(clock() - began[words])
@@ -169,10 +170,10 @@ def _growth(directory: Path, commits: tuple[int, ...], formats: Collection[str])
                 row.add("headrace", statistics.median(found) * 1000)
                 rows.append(row)
             print(*(f"{row.name}: {row.samples}" for row in rows[-2:]), sep="\n", flush=True)
-        log_of(table).compact(128 << 20, 0)
+        log.compact(128 << 20, 0)
         fresh = LakeTable("fresh", "id", str(place / "fresh"), format=form, catalog=catalog)
         log_of(fresh).create(_SCHEMA, [], {0: 0})
-        _commit(fresh, 0, done * 10)
+        _commit(fresh, log_of(fresh), 0, done * 10)
         for name, which in (("compacted", table), ("freshly written", fresh)):
             row = Row(f"{form}: read of a {name} table of {done:,} commits' rows", "ms", higher_is_better=False)
             reads = [_timed(lambda: log_of(which).open().dataset().to_table()) for _ in range(5)]  # noqa: B023
@@ -181,8 +182,8 @@ def _growth(directory: Path, commits: tuple[int, ...], formats: Collection[str])
     return rows
 
 
-def _commit(table: LakeTable, number: int, count: int) -> None:
-    log, first = log_of(table), number * 10
+def _commit(table: LakeTable, log: TableLog, number: int, count: int) -> None:
+    first = number * 10
     offsets = list(range(first, first + count))
     batch = pa.table(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,9 @@ def test_tables_equal_an_independent_read(brokers: Brokers, spark: Any, tmp_path
     run_once(directory, spark)
     for topic in topics:
         assert rows_of(tables[topic]) == brokers.independent_read(topic)
+        for row in log_of(tables[topic]).open().dataset().to_table().to_pylist():
+            number = json.loads(row["value"])["id"]
+            assert row["headers"] == ([{"key": "n", "value": b"%d" % number}] if number % 3 == 0 else None)
     # A second run, after new records, tombstones, and the loss of Spark's checkpoints.
     shutil.rmtree(directory / "storage")
     for topic in topics:

@@ -23,6 +23,7 @@ from headrace.pipelines.decode import dead_letters
 from headrace.pipelines.errors import FlowStopped, OptionError, PipelineError
 from headrace.pipelines.flows.graph import BatchSink
 from headrace.tables.formats.evolution import IncompatibleColumns
+from headrace.tables.formats.packed_headers import has_headers, packed
 from headrace.tables.formats.table_files import (
     OFFSET,
     PARTITION,
@@ -116,6 +117,7 @@ class TableWriter:
 
     def __init__(self, table: LakeTable) -> None:
         self._table, self._commits = table, 0
+        self._log = log_of(table)
 
     def write(self, frame: DataFrame, _batch: int) -> None:
         """A store or a catalog that does not answer may come back, so the run starts the table again later. What only a
@@ -126,7 +128,7 @@ class TableWriter:
             raise FlowStopped(str(error)) from error
 
     def _write(self, frame: DataFrame) -> None:
-        log = log_of(self._table)
+        log = self._log
         before = log.check().offsets
         typed = self._typed(log) if self._table.has_registry_columns else None
         write = self._upsert if self._table.mode == UPSERT else self._append
@@ -149,7 +151,10 @@ class TableWriter:
     def _append(self, log: TableLog, frame: DataFrame, before: Offsets, typed: TypedRows | None) -> bool:
         columns = arrow_columns(frame) if typed is None else log.columns()
         layout = layout_of(self._table, stored_columns(self._table, columns))
-        written = frame.mapInArrow(file_writer(layout, before, typed), WRITTEN_TYPE).collect()
+        has_packed_headers = has_headers(frame)
+        rows = packed(frame) if has_packed_headers else frame
+        write = file_writer(layout, before, typed, has_packed_headers=has_packed_headers)
+        written = rows.mapInArrow(write, WRITTEN_TYPE).collect()
         if not written:
             return False
         self._send_letters(frame, typed, sum(row.failed for row in written))

@@ -2,6 +2,7 @@
 
 `table_log`     what every format does: snapshots, commits with offsets, conflicts of writers, checks of identity
 `table_files`   Parquet files that the tasks of a batch write, and the file systems of paths
+`packed_headers` headers of records as JSON on their way from Spark to these tasks
 `hadoop_uris`   addresses of files in Hadoop's file systems
 `hadoop_client` Hadoop's own client in a JVM, which writes to HDFS
 `delta_log`     Delta tables

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,14 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
@@ -37,6 +44,8 @@ from headrace.tables.formats.table_log import (
 
 DELTA: Final = "delta"
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
+# `compact` cleans the log up. Delta would list the whole log for it after every commit.
+_NO_CLEANUP: Final = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,30 @@ class DeltaSnapshot:
         return self.table.to_pyarrow_dataset()
 
 
+class _Newest:
+    """A table that was opened or committed here, and what tells whether the directory still holds this very version as
+    its newest. A table that was dropped and created again has other files."""
+
+    def __init__(self, table: DeltaTable, log: Path) -> None:
+        self.table, self.log = table, log
+        self._version = table.version()
+        self._identity = self._identity_now()
+
+    def is_current(self) -> bool:
+        same = self._identity is not None and self._identity == self._identity_now()
+        return same and not self._entry(self._version + 1).exists()
+
+    def _entry(self, version: int) -> Path:
+        return self.log / f"{version:020}.json"
+
+    def _identity_now(self) -> tuple[int, int] | None:
+        try:
+            found = self._entry(self._version).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+
 def application(topic_id: str, partition: int) -> str:
     return f"headrace/{topic_id}/{partition}"
 
@@ -85,10 +118,25 @@ def application(topic_id: str, partition: int) -> str:
 class DeltaLog(TableLog):
     kind = DELTA
 
+    def __init__(self, path: str, topic: str, topic_id: str) -> None:
+        super().__init__(path, topic, topic_id)
+        self._newest: _Newest | None = None
+
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(self.path))
 
     def _table(self) -> DeltaTable:
+        """The newest version. A writer opens its table twice for each commit, and Delta lists the whole log of a local
+        table each time: the table of the last call is taken again if it is still the newest version."""
+        if self._newest is None or not self._newest.is_current():
+            self._newest = None
+            table = self._open_table()
+            if "://" in self.path:
+                return table
+            self._newest = _Newest(table, Path(self.path) / "_delta_log")
+        return self._newest.table
+
+    def _open_table(self) -> DeltaTable:
         try:
             return DeltaTable(self.path)
         except TableNotFoundError as error:
@@ -139,10 +187,21 @@ class DeltaLog(TableLog):
                     change(table)
             else:
                 change(found.table)
+                self._remember(found.table)
         except CommitFailedError as error:
             raise CommitTaken from error
         except (DeltaError, OSError) as error:
             raise self.failed(error) from error
+
+    def _remember(self, table: DeltaTable) -> None:
+        if self._newest is None or self._newest.table is not table:
+            return
+        log, self._newest = self._newest.log, None
+        # The caller is done with this version: the object goes on to the next one, which reads one entry of the log.
+        # The commit stands whether this succeeds or not. If not, the next call opens the table.
+        with suppress(DeltaError, OSError):
+            table.update_incremental()
+            self._newest = _Newest(table, log)
 
     def _append(self, found: DeltaSnapshot, files: Sequence[DataFile], ends: Offsets, now_ms: int) -> None:  # type: ignore[override]
         actions = [
@@ -157,6 +216,7 @@ class DeltaLog(TableLog):
                 table.schema(),
                 found.partition_columns,
                 commit_properties=self._properties(ends),
+                post_commithook_properties=_NO_CLEANUP,
             ),
         )
 
@@ -170,6 +230,7 @@ class DeltaLog(TableLog):
                 source_alias="s",
                 target_alias="t",
                 commit_properties=self._properties(ends),
+                post_commithook_properties=_NO_CLEANUP,
             )
             change = change.when_matched_delete(f"s.{DELETED}").when_matched_update(columns)
             change.when_not_matched_insert(columns, f"NOT s.{DELETED}").execute()

@@ -94,6 +94,7 @@ class ParquetLog(TableLog):
                 "can create: choose the format delta or iceberg"
             )
         self._root = Path(path)
+        self._newest: tuple[ParquetSnapshot, tuple[int, int]] | None = None
 
     @property
     def _about(self) -> Path:
@@ -119,6 +120,31 @@ class ParquetLog(TableLog):
         return found
 
     def open(self) -> ParquetSnapshot:
+        """The newest version. A log that was opened before reads only the commits that came since, so that a commit
+        does not list all commits before it."""
+        identity = self._identity()
+        snapshot = self._known(identity) or self._read_all()
+        while (name := _commit_name(snapshot.version + 1)) and (self._root / _COMMITS / name).exists():
+            snapshot = self._apply(snapshot, name)
+        self._newest = None if identity is None else (snapshot, identity)
+        return snapshot
+
+    def _known(self, identity: tuple[int, int] | None) -> ParquetSnapshot | None:
+        """The version of the last call, if the table was not created again and later commits cannot be missing: the
+        oldest are removed first."""
+        if self._newest is None or self._newest[1] != identity:
+            return None
+        snapshot = self._newest[0]
+        return snapshot if (self._root / _COMMITS / _commit_name(snapshot.version)).exists() else None
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = self._about.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def _read_all(self) -> ParquetSnapshot:
         about = self._read(self._about)
         folders = about["partition_by"]
         assert isinstance(folders, list)
@@ -199,10 +225,10 @@ class ParquetLog(TableLog):
             for file in added:
                 _sync_file(self._root / FILES / file.path)
             try:
-                self._publish(self._root / _COMMITS / f"{number:010}.json", content)
+                self._publish(self._root / _COMMITS / _commit_name(number), content)
             except FileExistsError as error:
                 raise CommitTaken from error
-            after = self._apply(found, f"{number:010}.json")
+            after = self._apply(found, _commit_name(number))
             self._name_files(after)
             if number % _WHOLE_EVERY == 0:
                 self._write_whole(after)
@@ -272,13 +298,14 @@ class ParquetLog(TableLog):
             if name not in found.entries and file.stat().st_ctime < before:
                 file.unlink()
                 removed += 1
-        for file in (self._root / _COMMITS).glob("[0-9]*.json"):
-            if int(file.name.partition(".")[0]) < found.version and file.stat().st_mtime < before:
-                file.unlink()
+        for file in sorted((self._root / _COMMITS).glob("[0-9]*.json")):
+            if int(file.name.partition(".")[0]) >= found.version or file.stat().st_mtime >= before:
+                break
+            file.unlink()
         return removed
 
     def _last_commit(self, found: ParquetSnapshot) -> dict[str, object]:
-        return self._read(self._root / _COMMITS / f"{found.version:010}.json") if found.version else {}
+        return self._read(self._root / _COMMITS / _commit_name(found.version)) if found.version else {}
 
     def forget(self, files: Sequence[str]) -> None:
         self._replace([], [name for name in self.open().entries if str(self._root / FILES / name) in set(files)])
@@ -307,6 +334,10 @@ def _entry(file: DataFile) -> dict[str, object]:
         "partition_values": dict(file.partition_values),
         "stats": file.stats,
     }
+
+
+def _commit_name(version: int) -> str:
+    return f"{version:010}.json"
 
 
 def _first_bin(files: list[DataFile], target: int) -> tuple[list[DataFile], list[DataFile]]:

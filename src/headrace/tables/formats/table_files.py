@@ -17,6 +17,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, PyFi
 
 from headrace.pipelines.errors import PipelineError
 from headrace.tables.formats.hadoop_uris import is_hadoop, split_uri
+from headrace.tables.formats.packed_headers import unpacked
 
 WRITTEN_TYPE: Final = "path string, size bigint, rows bigint, keys string, stats string, ends string, failed bigint"
 # The position of each record, beside the columns of the table.
@@ -71,7 +72,7 @@ Typed = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, int]]
 
 
 def file_writer(
-    layout: Layout, offsets: dict[int, int], typed: Typed | None = None
+    layout: Layout, offsets: dict[int, int], typed: Typed | None = None, *, has_packed_headers: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function of `mapInArrow`: writes the rows of one task that the table does not hold yet. `typed` makes the
     columns of the table from a batch, and returns how many rows it could not decode. A task whose rows all failed
@@ -85,6 +86,8 @@ def file_writer(
             fresh = new_rows(batch, offsets)
             if not fresh.num_rows:
                 continue
+            if has_packed_headers:
+                fresh = unpacked(fresh)
             for index, end in ends_of(pa.Table.from_batches([fresh])).items():
                 ends[index] = max(end, ends.get(index, 0))
             if typed is not None:

@@ -1,0 +1,71 @@
+"""A writer keeps its table open between commits and remembers the version that it knows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from headrace.tables.formats import delta_log
+from headrace.tables.formats.table_log import WrongTable
+from headrace.tables.lake_table import DELTA, FORMATS, PARQUET
+from headrace.tables.table_logs import log_of
+from tests.tables.test_table_logs import SCHEMA, batch, table_of, write
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_commits_of_others_are_noticed(tmp_path: Path, form: str) -> None:
+    table = table_of(tmp_path, form)
+    log = log_of(table)
+    log.create(SCHEMA, [], {0: 5, 1: 0})
+    for number in range(4):
+        log.append([], {1: 2 * number + 1}, {0: 5, 1: 2 * number}, 1)
+        write(table, batch(1, 2 * number + 1, 1))
+        assert log.offsets() == {0: 5, 1: 2 * number + 2}
+        if number == 2:
+            log_of(table).compact(1 << 20, 0)
+    assert log.open().rows() == log_of(table).open().rows() == 4
+    assert log.open().version == log_of(table).open().version
+
+
+@pytest.mark.parametrize("form", [DELTA, PARQUET])
+def test_a_table_created_again_is_noticed(tmp_path: Path, form: str) -> None:
+    table = table_of(tmp_path, form)
+    log = log_of(table)
+    log.create(SCHEMA, [], {0: 0})
+    for end in range(1, 4):
+        log.append([], {0: end}, log.check().offsets, 1)
+    shutil.rmtree(table.path)
+    other = log_of(table, "id-2")
+    other.create(SCHEMA, [], {0: 0})
+    for end in range(1, 4):
+        other.append([], {0: end}, other.check().offsets, 1)
+    with pytest.raises(WrongTable, match="was deleted and created again"):
+        log.check()
+    assert log_of(table, "id-2").check().offsets == {0: 3}
+
+
+def test_a_delta_table_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(table_of(tmp_path, DELTA))
+    log.create(SCHEMA, [], {0: 0})
+    opened: list[str] = []
+    monkeypatch.setattr(delta_log, "DeltaTable", lambda path: (opened.append(path), DeltaTable(path))[1])
+    for end in range(1, 6):
+        log.append([], {0: end}, log.check().offsets, 1)
+    assert len(opened) <= 1
+
+
+def test_a_commit_stands_if_its_version_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of(table_of(tmp_path, DELTA))
+    log.create(SCHEMA, [], {0: 0})
+
+    def fails(table: DeltaTable) -> None:
+        raise OSError("the disk does not answer")
+
+    monkeypatch.setattr(DeltaTable, "update_incremental", fails)
+    log.append([], {0: 1}, log.check().offsets, 1)
+    assert log.check().offsets == {0: 1}
+    log.append([], {0: 2}, {0: 1}, 1)
+    assert log.check().offsets == {0: 2}
