@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as f
-
 from headrace.pipelines.errors import OptionError, nearest
 
 if TYPE_CHECKING:
@@ -78,6 +76,8 @@ def checked_frame(frame: DataFrame, rules: Iterable[Rule], place: str) -> DataFr
 
 
 def _checked(frame: DataFrame, rule: Rule, place: str) -> DataFrame:
+    from pyspark.sql import functions as f  # imported here: `--lite` runs on a machine without Spark
+
     holds = f.coalesce(f.expr(rule.check).cast("boolean"), f.lit(False))
     relevant: Column = f.lit(True)
     if "_error" in frame.columns:

@@ -21,7 +21,7 @@ _UNWRAP: Final = "io.debezium.transforms.ExtractNewRecordState"
 
 
 def take_common(config: ConnectConfig) -> None:
-    """Takes the settings that change nothing here, and refuses those that would."""
+    """Takes the settings that change nothing here, and refuses the others."""
     config.ignore("connector.class", "tasks.max", "header.converter", "config.action.reload", "errors.log.enable")
     config.ignore("errors.log.include.messages", "errors.retry.timeout", "errors.retry.delay.max.ms")
     config.ignore("errors.deadletterqueue.context.headers.enable", "errors.deadletterqueue.topic.replication.factor")

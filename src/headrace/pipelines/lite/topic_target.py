@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -21,6 +22,8 @@ from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 
 _RECORDS_PER_BATCH = 1_000
+# Half of what a broker accepts by default (`message.max.bytes`). A larger record goes alone.
+_BATCH_BYTES = 500_000
 _OLD_LEDGER_TOPIC = "__pipelines"
 
 
@@ -103,17 +106,21 @@ class TopicTarget:
 
     def _send(self, producer: BatchProducer, spread: int, rows: Iterator[LiteRow]) -> int:
         waiting: dict[tuple[str, int], list[Record]] = {}
+        sizes: Counter[tuple[str, int]] = Counter()
         now, count = int(time.time() * 1000), 0
         for row in rows:
             made = self._make(row)
             topic = str(self.options.topic or made["topic"])
             key, total = made["key"], self._partition_count(topic)
             partition = partition_for_key(key, total) if key is not None else spread % total
-            records = waiting.setdefault((topic, partition), [])
+            pair = topic, partition
+            records, size = waiting.setdefault(pair, []), len(key or b"") + len(made["value"] or b"")
+            if len(records) >= _RECORDS_PER_BATCH or sizes[pair] + size > _BATCH_BYTES:
+                self._flush(producer, pair, records)
+                sizes[pair] = 0
             records.append(Record(key, made["value"], made.get("headers", ()), timestamp_ms=now))
+            sizes[pair] += size
             count += 1
-            if len(records) >= _RECORDS_PER_BATCH or sum(len(r.value or b"") for r in records[-50:]) > 500_000:
-                self._flush(producer, (topic, partition), records)
         for pair, records in waiting.items():
             self._flush(producer, pair, records)
         return count

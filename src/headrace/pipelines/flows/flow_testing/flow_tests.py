@@ -195,7 +195,7 @@ def _canonical(data: bytes | None) -> object:
 @dataclass(frozen=True)
 class Outcome:
     test: FlowTest
-    # Lines of a diff by topic or table; only those that differ.
+    # Lines of a diff by topic or table; only what differs.
     differences: Mapping[str, Sequence[str]]
     seconds: float
 
