@@ -107,7 +107,7 @@ def browser_figures() -> dict[str, tuple[float, float]]:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             page = browser.new_page()
             answered: list[Request] = []
-            page.on("requestfinished", answered.append)
+            page.on("requestfinished", lambda request: answered.append(request))  # playwright marks its handlers
             page.goto(base)
             weight = sum(one.sizes()["responseBodySize"] for one in answered)  # as sent, so compressed
             interactive_ms = page.evaluate("performance.getEntriesByType('navigation')[0].domInteractive")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Locator, Page, sync_playwright
 
 from tests.support.npm import npm_package
 
@@ -42,6 +42,14 @@ def page_of(browser: Browser, *, width: int = 1280, theme: str = "light", script
     yield page
     context.close()
     assert troubles == [], troubles
+
+
+def retype(field: Locator, text: str) -> None:
+    """Replaces the text of a code editor as a person does. `fill` would replace coloured text in the browser itself,
+    which gives the new text the old colours as a style attribute, and the policy of the page reports that."""
+    field.press("ControlOrMeta+a")
+    field.press("Delete")
+    field.page.keyboard.insert_text(text)
 
 
 def _dismissed(dialog: Dialog, troubles: list[str]) -> None:

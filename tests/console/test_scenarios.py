@@ -214,7 +214,7 @@ def test_a_statement_is_run_from_its_example_and_drawn(scene: Scene, page: Page)
     )
     page.get_by_role("textbox", name="Statement").press("Control+Enter", timeout=60_000)
     expect(page.get_by_role("region", name="Rows")).to_be_visible(timeout=60_000)
-    expect(page.get_by_role("img", name="n by partition")).to_be_visible()
+    expect(page.get_by_role("list", name="n by partition")).to_be_visible()
 
 
 @long_form

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from collections.abc import Iterator
+from itertools import takewhile
 from urllib.parse import quote
 
 import pytest
@@ -14,7 +16,7 @@ from headrace.net.free_ports import free_port
 from headrace.serialization.record_encoder import RecordEncoder
 from headrace.serialization.registry_client import RegistryClient
 from headrace.testing import broker
-from tests.console.browser import page_of
+from tests.console.browser import page_of, retype
 from tests.console.conftest import Scene
 from tests.console.test_pages import fetch_json, status_of
 from tests.support.console import console_on
@@ -115,6 +117,21 @@ def test_values_that_name_no_schema_are_decoded_by_a_chosen_one(registered: tupl
     assert status == 404 and "Type a subject, or the id of a schema" in text
 
 
+def test_a_live_tail_decodes_by_a_chosen_schema(registered: tuple[Scene, RunningRegistry]) -> None:
+    scene, registry = registered
+    topic, subject = scene.topic(), unique("followed")
+    named = RecordEncoder(RegistryClient(registry.url), schema=json.dumps(TWO)).encode(topic, {"id": 7, "note": "tea"})
+    _register(registry, subject, TWO)
+    page = scene.page(f"/topics/{topic}/tail?schema={subject}")
+    assert re.search(f'sse-connect="[^"]*schema={subject}"', status_of(page)[1])  # the page follows with its schema
+    request = urllib.request.Request(page, headers={"accept": "text/event-stream"})
+    with urllib.request.urlopen(request, timeout=30) as events:
+        assert events.readline() == b"event: state\n"
+        scene.produce(topic, ("bare", named[5:]))
+        row = takewhile(lambda line: b"</tr>" not in line, events)
+        assert any(b"by hand" in line for line in row)
+
+
 def test_a_protobuf_value_without_a_frame_is_decoded_by_a_chosen_schema(
     registered: tuple[Scene, RunningRegistry],
 ) -> None:
@@ -205,13 +222,13 @@ def test_a_schema_is_checked_while_a_person_types(registered: tuple[Scene, Runni
     with page_of(browser) as page:
         page.goto(scene.page(f"/register-schema?name={subject}"))
         field = page.get_by_role("textbox", name="Schema")
-        field.fill(json.dumps(TWO))
+        retype(field, json.dumps(TWO))
         expect(page.locator("#verdict")).to_contain_text("Compatible")
-        field.fill(json.dumps(BROKEN))
+        retype(field, json.dumps(BROKEN))
         expect(page.locator("#verdict")).to_contain_text("Not compatible")
-        field.fill("{not a schema")
+        retype(field, "{not a schema")
         expect(page.locator("#verdict [role=alert]")).to_be_visible()
-        field.fill(json.dumps(TWO))
+        retype(field, json.dumps(TWO))
         # The form leaves the page: a check that is still under way would be an error of the page.
         expect(page.locator("#verdict strong")).to_have_text("Compatible")
         page.get_by_role("button", name="Register").click()

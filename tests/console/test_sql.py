@@ -66,5 +66,5 @@ def test_masked_and_hidden_values_turn_sql_off(scene: Scene) -> None:
 def test_numbers_by_a_name_become_bars() -> None:
     rows = Rows(("city", "orders"), ("string", "int64"), (("Graz", 2), ("Wien", 8)), False, 0.1)
     found = bars(rows)
-    assert found is not None and [bar["width"] for bar in found["rows"]] == [120.0, 480.0]  # type: ignore[attr-defined]
+    assert found is not None and [bar["width"] for bar in found["rows"]] == [25.0, 100.0]  # type: ignore[attr-defined]
     assert bars(Rows(("city",), ("string",), (("Graz",), ("Wien",)), False, 0.1)) is None

@@ -45,7 +45,7 @@ class RebalanceHistory:
 
 
 async def history(cluster: Cluster, group_id: str, members: Sequence[GroupMember]) -> RebalanceHistory:
-    """`members`: those that the group has now."""
+    """`members`: the members of the group now."""
     topic = (await cluster.facts()).topics.get(GROUP_METADATA_TOPIC)
     if topic is None or not topic.partitions:
         return RebalanceHistory((), f"the topic {GROUP_METADATA_TOPIC} is not visible to you")

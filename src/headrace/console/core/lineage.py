@@ -160,7 +160,7 @@ def _columns(keys: Sequence[Key], links: Sequence[Link]) -> list[list[Key]]:
 
 
 def _without_circles(keys: Sequence[Key], links: Sequence[Link]) -> list[Link]:
-    """The links without those that lead back to a part from which they came."""
+    """The links, except links back to a part from which they came."""
     nexts: dict[Key, list[Link]] = {key: [] for key in keys}
     for link in links:
         nexts[link.source].append(link)

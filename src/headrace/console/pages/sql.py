@@ -54,9 +54,9 @@ def bars(found: Rows) -> Mapping[str, object] | None:
         return None
     names = [str(row[0])[:40] for row in found.rows]
     return {
-        "label": found.columns[numbers[0]], "by": found.columns[0], "left": 16 + round(7.6 * max(map(len, names))),
+        "label": found.columns[numbers[0]], "by": found.columns[0],
         "rows": [
-            {"name": name, "value": row[numbers[0]], "width": round(480 * value / largest, 1)}
+            {"name": name, "value": row[numbers[0]], "width": round(100 * value / largest, 1)}
             for name, row, value in zip(names, found.rows, values, strict=True)
         ],
     }  # fmt: skip
