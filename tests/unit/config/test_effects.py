@@ -105,8 +105,12 @@ def test_reasons_are_clauses_and_honoured_keys_have_none() -> None:
 def test_no_security_key_is_ignored() -> None:
     claims = [key for key in BROKER_KEYS.values() if key.name.startswith(SECURITY)]
     ignored = {key.name for key in claims if key.effect.outcome in (Outcome.HARMLESS, Outcome.WARNED)}
-    # OpenSSL does these itself, or they are for a KRaft controller: ignoring them does not reduce security.
+    # OpenSSL does these itself, or they are for a KRaft controller or for tickets of Kerberos, which is not offered:
+    # ignoring them does not reduce security.
     assert ignored == {
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.kerberos.ticket.renew.jitter",
         "ssl.keymanager.algorithm",
         "ssl.trustmanager.algorithm",
         "ssl.secure.random.implementation",
