@@ -258,7 +258,7 @@ class BrokerMetrics:
 
 
 def _space(log_dirs: LogDirs, *, free: bool) -> Rows:
-    """Bytes of the file system of each log directory that works: all of them, or those that the broker may still
+    """Bytes of the file system of each log directory that works: all of them, or what the broker may still
     use."""
     for directory in log_dirs.directories:
         if directory.is_online:

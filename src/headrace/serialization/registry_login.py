@@ -1,7 +1,7 @@
 """A registry client that logs in as its user logs in to the brokers.
 
 The registry has the users of the brokers. A SCRAM or PLAIN user logs in by Basic, an OAUTHBEARER user by its token.
-On HTTPS the client trusts the authorities of the system and those that the user trusts for brokers. A login that
+On HTTPS the client trusts the authorities of the system and the ones that the user trusts for brokers. A login that
 brokers get only over TLS is not sent over plain HTTP to another machine.
 """
 

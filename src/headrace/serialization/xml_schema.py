@@ -81,7 +81,7 @@ class XmlCodec:
 
 
 def compiled_schema(text: str, references: Mapping[str, str], namespaces: Collection[str]) -> XMLSchema11:
-    """`references`: plain texts by location. `namespaces`: those that are imported without a location, so that the name
+    """`references`: plain texts by location. `namespaces`: imported without a location, so that the name
     of their reference is the namespace. Raises XMLSchemaException, ET.ParseError."""
     loader = type("ReferenceLoader", (_ReferenceLoader,), {"texts": references})
     locations = [(name, name) for name in references if name in namespaces]

@@ -46,7 +46,7 @@ def topic_records(broker: HasBootstrap, topic: str) -> list[tuple[int, int, byte
     from confluent_kafka import Consumer, TopicPartition
 
     settings = {"group.id": "headrace-assertions", "enable.auto.commit": False, "isolation.level": "read_committed"}
-    quick = {"fetch.wait.max.ms": 5, "reconnect.backoff.ms": 10}  # the end of a partition is told by an empty answer
+    quick = {"fetch.wait.max.ms": 5, "reconnect.backoff.ms": 10}  # an empty answer shows the end of a partition
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "enable.partition.eof": True, **settings, **quick})
     try:
         described = consumer.list_topics(topic, _ASK_TIMEOUT_S).topics[topic]

@@ -176,7 +176,7 @@ async def delete(arguments: Arguments, names: list[str], client: ClusterClient) 
 
 
 async def _internal_topics(client: ClusterClient, name: str) -> list[str]:
-    """The repartition and changelog topics of a group, except those that do not have its name."""
+    """The repartition and changelog topics of a group, except topics without its name."""
     topics, strange = streams_tables.internal_topics(await streams_tables.described(client, name))
     for topic in strange:
         print(
@@ -187,7 +187,7 @@ async def _internal_topics(client: ClusterClient, name: str) -> list[str]:
 
 
 async def _delete_topics(client: ClusterClient, topics: list[str]) -> list[str]:
-    """Deletes topics. Returns those that could not be deleted, and prints why."""
+    """Deletes topics. Returns the ones that stay, and prints why."""
     body = {"topics": [{"name": name, "topic_id": None} for name in topics], "topic_names": topics, "timeout": 30_000}
     failed = []
     for result in (await client.to_controller(ApiKey.DELETE_TOPICS, body)).responses:

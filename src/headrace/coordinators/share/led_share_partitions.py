@@ -333,7 +333,7 @@ class LedSharePartitions:
 
     def _put(self, share_partition: LedSharePartition, changes: Changes) -> Awaitable[None]:
         """Writes the change, after the letters of its dead records. Awaiting it is optional, and a caller that goes
-        away does not stop it: nobody else could finish the change."""
+        away does not stop it: no other task could finish the change."""
         settings = self._settings(share_partition.key.group_id)
         if not changes.dead or settings.dead_letters is None:
             return share_partition.outbox.put(changes)

@@ -47,7 +47,7 @@ class SchemaRule:
 
 @dataclass(frozen=True, slots=True)
 class KnownSchema:
-    """`subjects` are those that the id is registered in; `record_name` is for the record strategies."""
+    """`subjects`: where the id is registered; `record_name` is for the record strategies."""
 
     subjects: frozenset[str]
     record_name: str | None

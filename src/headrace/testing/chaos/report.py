@@ -28,7 +28,7 @@ _SHOWN: Final = 5
 
 @dataclass(slots=True)
 class Report:
-    """`anomalies` are those that the plan does not allow; `allowed` counts all that were found."""
+    """The plan does not allow `anomalies`; `allowed` counts all that were found."""
 
     plan: Plan
     anomalies: Anomalies
@@ -48,7 +48,7 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Anomalies by name, of those that the plan does not allow."""
+        """Anomalies by name, without the ones that the plan allows."""
         return {name: count for name, count in self.anomalies.counts.items() if count}
 
     def latency_s(self, share: float) -> float | None:

@@ -24,7 +24,7 @@ _POLL_S: Final = 0.2
 
 
 def run_plan(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Report:
-    """Runs the application under the plan. `say` is told what happens. Raises PlanError."""
+    """Runs the application under the plan. Calls `say` with what happens. Raises PlanError."""
     directory = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     try:
         with target_of(plan) as target:

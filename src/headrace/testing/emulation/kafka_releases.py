@@ -2,8 +2,8 @@
 
 The versions are those of the message classes in `kafka-clients` of the last patch of each release, for the listener of
 its brokers: ZooKeeper brokers up to 3.2, where KRaft was a preview, and KRaft brokers from 3.3 on. Versions that a
-release calls unstable are left out, as its brokers leave them out. The features are those that brokers of a new cluster
-answer. `tests/differential/test_kafka_releases.py` starts brokers of these releases and compares.
+release calls unstable are left out, as its brokers leave them out. The features are the answers of a
+new cluster. `tests/differential/test_kafka_releases.py` starts brokers of these releases and compares.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class OlderRelease:
         self._release = RELEASES[version]
 
     def limits(self, api_key: int, served: range) -> range:
-        """The versions that the emulated broker offers of those that are served; empty for none."""
+        """The served versions that the emulated broker offers; empty for none."""
         highest = self._release.highest.get(api_key)
         return range(0) if highest is None else range(served.start, min(served.stop, highest + 1))
 

@@ -321,7 +321,7 @@ class SharePartition:
                 run.change.locked_until_ms,
             )
             run.change = None
-            if run.locked_until_ms <= now_ms and not self.names_dead:  # else `expire` names those that die
+            if run.locked_until_ms <= now_ms and not self.names_dead:  # else `expire` names the dead ones
                 over.append(run)
         self._give_back(over)
         self._advance()
