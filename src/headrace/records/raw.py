@@ -10,8 +10,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from headrace.kernel.checksum import crc32c
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import (
+    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_BYTES,
@@ -24,6 +26,7 @@ from headrace.records.reader import SMALLEST_BODY_BYTES, opened_section
 from headrace.records.varint import read_varint, write_varint
 
 _CRC_AT: Final = 17
+_MAX_TIMESTAMP: Final = struct.Struct(">35xq")
 
 
 # A record is at least its length, attributes, two deltas, two lengths and a header count, each of one byte.
@@ -151,9 +154,14 @@ def _packed(
         )
     )
     out += packed
-    view = BatchView(memoryview(out))
-    struct.pack_into(">I", out, _CRC_AT, view.computed_crc())
+    struct.pack_into(">I", out, _CRC_AT, crc32c(memoryview(out)[CRC_START:]))
     return bytes(out)
+
+
+def max_timestamp_of(data: bytes | memoryview) -> int:
+    """The max timestamp in the header of a batch."""
+    found: int = _MAX_TIMESTAMP.unpack_from(data)[0]
+    return found
 
 
 def _timestamp_delta(record: bytes) -> int:

@@ -1,8 +1,9 @@
 """Fields of many records at once, decoded with numpy.
 
-A v2 record starts with its length, so a reader must walk from record to record in order. This walk is a small Python
-loop, or one step over many records of the same size. Everything else is decoded for all records at once. numpy has a
-fixed cost per call, which dominates in small batches, so callers pass the sections of many batches in one buffer.
+A v2 record starts with its length, so a reader must walk from record to record in order. Many batches are walked side
+by side: each step goes to the next record of all of them. A batch alone is walked by a small Python loop, or by one
+step over many records of the same size. Everything else is decoded for all records at once. numpy has a fixed cost per
+call, which dominates in small batches, so callers pass the sections of many batches in one buffer.
 
 Every length is checked against the end of the section before it is used. The broker imports numpy only for compaction:
 this module is not part of its start.
@@ -11,6 +12,7 @@ this module is not part of its start.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +26,9 @@ Bytes = npt.NDArray[np.uint8]
 
 # A shorter run of equal sizes is faster to walk record by record.
 _SHORT_RUN: Final = 32
+# For fewer batches a step of numpy over all of them costs more than a step of Python for each.
+_SIDE_BY_SIDE: Final = 12
+_BEYOND: Final = 1 << 30  # more bytes than a buffer with batches has
 
 
 class Section(NamedTuple):
@@ -40,49 +45,90 @@ def record_bounds(buffer: memoryview | bytes, sections: Sequence[Section]) -> tu
     each section holds exactly its records."""
     data = buffer if isinstance(buffer, bytes) else buffer.cast("B")
     bytes_ = np.frombuffer(buffer, np.uint8)
-    found: list[Ints] = []
-    singly: list[int] = []  # records that the walk found one by one, of one section or of several
-    for section in sections:
-        stop = section.begin + section.length
-        at, places = _equal_steps(bytes_, section.begin, stop, section.record_count)
-        left = section.record_count
-        if places:
-            found += [np.array(singly, np.int64), *places]
-            singly = []
-            left -= sum(map(len, places))
-        note = singly.append
-        try:
-            for _ in range(left):
-                note(at)
-                byte = data[at]
-                if byte < 0x80:
-                    at += 1 + (byte >> 1)
-                    continue
-                more = data[at + 1]
-                if more < 0x80:
-                    at += 2 + ((byte & 0x7F | more << 7) >> 1)
-                    continue
-                size, shift, at = byte & 0x7F | (more & 0x7F) << 7, 14, at + 2
-                while more >= 0x80:
-                    more = data[at]
-                    at += 1
-                    size |= (more & 0x7F) << shift
-                    shift += 7
-                at += size >> 1
-        except IndexError:
-            at = stop + 1
-        if at > stop:
-            raise CorruptBatch(f"a record in the batch at offset {section.base_offset} is longer than its batch")
-        if at < stop:
-            # As in Kafka's consumer. Otherwise records beyond the count in the batch header would be skipped silently.
-            rest = counted(stop - at, "byte")
-            raise CorruptBatch(f"{rest} after the last record of the batch at offset {section.base_offset}")
-    begins = np.concatenate([*found, np.array(singly, np.int64)])
+    counts = np.array([section.record_count for section in sections], np.int64)
+    firsts = np.cumsum(counts) - counts
+    begins = np.empty(int(counts.sum()), np.int64)
+    left: Sequence[int] = range(len(sections))
+    if len(sections) >= _SIDE_BY_SIDE:
+        left = _side_by_side(bytes_, sections, counts, firsts, begins)
+    for number in left:
+        first = int(firsts[number])
+        begins[first : first + sections[number].record_count] = _walked(data, bytes_, sections[number])
     try:
         sizes, starts = varints(bytes_, begins)
     except IndexError as error:
         raise CorruptBatch("the length of a record never ends") from error
     return begins, starts, starts + sizes
+
+
+def _side_by_side(data: Bytes, sections: Sequence[Section], counts: Ints, firsts: Ints, begins: Ints) -> Sequence[int]:
+    """Walks the sections in step and sets `begins`. Returns the numbers of the sections that must be walked singly.
+
+    The step behind each prefix of two bytes is in a table. A length with more bytes has a step there that leads far
+    beyond the section. Every step goes forward: a walk that ends exactly at the end of its section was inside it all
+    the time, and the others are of sections with such lengths, or of damaged ones.
+    """
+    order = np.argsort(-counts, kind="stable")
+    many_first = counts[order]
+    # Longer than this are fewer sections than pay off. They are walked singly.
+    steps = int(many_first[_SIDE_BY_SIDE - 1])
+    at = np.array([section.begin for section in sections], np.int64)[order]
+    stops = np.array([section.begin + section.length for section in sections], np.int64)[order]
+    place = firsts[order]
+    prefixes = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))  # the two bytes that begin at each byte
+    step_behind, last = _steps_behind_prefixes(), len(prefixes) - 1
+    active = len(counts) - np.searchsorted(many_first[::-1], np.arange(steps), side="right")
+    for still in active.tolist():
+        now = at[:still]
+        begins[place[:still]] = now
+        place[:still] += 1
+        now += step_behind[prefixes[np.minimum(now, last)]]
+    left: list[int] = order[(at != stops) | (many_first > steps)].tolist()
+    return sorted(left)
+
+
+@cache
+def _steps_behind_prefixes() -> npt.NDArray[np.int32]:
+    """The size of a record with its length, for each two bytes that it may begin with."""
+    prefix = np.arange(1 << 16)
+    first, second = prefix & 0xFF, prefix >> 8
+    two = np.where(second < 0x80, 2 + ((first & 0x7F | second << 7) >> 1), _BEYOND)
+    return np.where(first < 0x80, 1 + (first >> 1), two).astype(np.int32)
+
+
+def _walked(data: memoryview | bytes, bytes_: Bytes, section: Section) -> Ints:
+    """Where each record of one section begins."""
+    stop = section.begin + section.length
+    at, places = _equal_steps(bytes_, section.begin, stop, section.record_count)
+    singly: list[int] = []
+    note = singly.append
+    try:
+        for _ in range(section.record_count - sum(map(len, places))):
+            note(at)
+            byte = data[at]
+            if byte < 0x80:
+                at += 1 + (byte >> 1)
+                continue
+            more = data[at + 1]
+            if more < 0x80:
+                at += 2 + ((byte & 0x7F | more << 7) >> 1)
+                continue
+            size, shift, at = byte & 0x7F | (more & 0x7F) << 7, 14, at + 2
+            while more >= 0x80:
+                more = data[at]
+                at += 1
+                size |= (more & 0x7F) << shift
+                shift += 7
+            at += size >> 1
+    except IndexError:
+        at = stop + 1
+    if at > stop:
+        raise CorruptBatch(f"a record in the batch at offset {section.base_offset} is longer than its batch")
+    if at < stop:
+        # As in Kafka's consumer. Otherwise records beyond the count in the batch header would be skipped silently.
+        rest = counted(stop - at, "byte")
+        raise CorruptBatch(f"{rest} after the last record of the batch at offset {section.base_offset}")
+    return np.concatenate([*places, np.array(singly, np.int64)])
 
 
 def _equal_steps(data: Bytes, begin: int, stop: int, count: int) -> tuple[int, list[Ints]]:

@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
 from headrace.records.batch import BatchView, TimestampType
 from headrace.records.control import ControlType, control_type
@@ -28,7 +29,7 @@ from headrace.storage.compaction.record_group import RecordGroup
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.files import CLEANED_SUFFIX
 from headrace.storage.segment.batch_scan import scan_chunks
-from headrace.storage.segment.segment import Segment
+from headrace.storage.segment.segment import AppendedBatch, Segment
 
 # Precision of the rate limit, and the longest time until a waiting thread notices that it must stop.
 _RATE_PRECISION_S: Final = 0.01
@@ -46,12 +47,14 @@ class Cleaner:
         self._bytes_per_second = bytes_per_second
         self._began = time.monotonic()
         self._moved = 0
+        self._mapped = self._met = 0  # records of the dirty part that have a key: in the map, and in the copy
         self._stopped: Callable[[], bool] = lambda: False
         self._hasher = KeyHasher()
 
     def clean(self, job: CompactionJob, stopped: Callable[[], bool] = lambda: False) -> Cleaned:
         """Runs in a thread. It leaves `.cleaned` files only if the process is killed; recovery removes them."""
         self._began, self._moved, self._stopped = time.monotonic(), 0, stopped
+        self._mapped = self._met = 0
         done = Cleaned()
         offsets = self._map(job, done)
         done.clean_up_to = max(offsets.end_offset, job.dirt.first_dirty_offset)
@@ -66,6 +69,9 @@ class Cleaner:
                     break
                 old = [by_base[facts.base_offset] for facts in members]
                 done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
+            # The copy drops a dirty record whose offset is not in the map, so the map must have seen each of them.
+            if self._met != self._mapped:
+                raise CorruptBatch(f"{self._mapped} records with keys were read first, and {self._met} then")
         except BaseException:  # also a round that was stopped: its files must not stay
             discard(done)
             raise
@@ -116,6 +122,7 @@ class Cleaner:
         rows = np.flatnonzero((group.key_lengths >= 0) & (group.offsets >= first_dirty))
         keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
         offsets.note(keys, group.offsets[rows])
+        self._mapped += len(rows)
 
     # The copy
 
@@ -133,14 +140,7 @@ class Cleaner:
         try:
             for segment in old:
                 for _, batches in scan_chunks(segment.file, segment.size_bytes):
-                    for batch, kept in zip(batches, self._kept(job, batches, offsets, transactions), strict=True):
-                        done.bytes_read += batch.size_bytes
-                        self._limit_rate(batch.size_bytes + (0 if kept is None else len(kept)))
-                        if kept is not None:
-                            view = memoryview(kept)
-                            header = BatchView(view)
-                            fresh.append(view, header.base_offset, header.last_offset, header.max_timestamp_ms)
-                            done.bytes_written += len(kept)
+                    self._write(fresh, batches, self._kept(job, batches, offsets, transactions), done)
             for entry in transactions.kept_aborted:
                 fresh.txn_index.append(entry)
             transactions.kept_aborted.clear()
@@ -153,6 +153,22 @@ class Cleaner:
             fresh.remove()
             raise
         return fresh
+
+    def _write(self, fresh: Segment, batches: Sequence[BatchView], kept: Sequence[Kept], done: Cleaned) -> None:
+        """Writes what stays of the batches of one read, with one write."""
+        stay: list[bytes | memoryview] = []
+        places: list[AppendedBatch] = []
+        for batch, rest in zip(batches, kept, strict=True):
+            size = 0
+            if rest is not None:
+                size = len(rest)
+                stay.append(rest)
+                places.append(AppendedBatch(size, batch.base_offset, batch.last_offset, raw.max_timestamp_of(rest)))
+            self._limit_rate(batch.size_bytes + size)
+            done.bytes_read += batch.size_bytes
+            done.bytes_written += size
+        if stay:
+            fresh.append_many(memoryview(b"".join(stay)), places)
 
     def _kept(
         self,
@@ -180,7 +196,7 @@ class Cleaner:
 
     def _kept_records(self, job: CompactionJob, group: RecordGroup, offsets: OffsetMap) -> Iterator[Kept]:
         batches, firsts = group.batches, group.edges[:-1]
-        keep = self._are_current(group, offsets)
+        keep = self._are_current(group, offsets, job.dirt.first_dirty_offset)
         passed = group.spread([_horizon_passed(job, batch) for batch in batches])
         keep &= ~(group.are_tombstones & passed)
         # A tombstone that stays, in a batch without a horizon, starts the time after which a round may remove it.
@@ -203,15 +219,23 @@ class Cleaner:
                     max_timestamp_ms = batch.base_timestamp_ms + latest[number]
                 yield raw.repacked(batch, sections(number), counts[number], max_timestamp_ms)
 
-    def _are_current(self, group: RecordGroup, offsets: OffsetMap) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _are_current(
+        self, group: RecordGroup, offsets: OffsetMap, first_dirty: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Which records have no newer record with the same key.
 
-        Records without a key are dropped: no later record could replace them.
+        Records without a key are dropped: no later record could replace them. The newest record of a key in the dirty
+        part is known by its offset. Only the keys of the records before that part are looked up.
         """
-        current = group.offsets >= offsets.end_offset
-        rows = np.flatnonzero(group.key_lengths >= 0)
-        keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
-        current[rows] = group.offsets[rows] >= offsets.newest(keys, group.offsets[rows])
+        has_key, is_dirty, is_later = (
+            group.key_lengths >= 0, group.offsets >= first_dirty, group.offsets >= offsets.end_offset,
+        )  # fmt: skip
+        self._met += int(np.count_nonzero(has_key & is_dirty & ~is_later))
+        current = is_later | offsets.are_newest(group.offsets)
+        rows = np.flatnonzero(has_key & ~is_dirty)
+        if len(rows):
+            keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
+            current[rows] = ~offsets.are_known(keys)
         return current
 
     def _limit_rate(self, moved: int) -> None:

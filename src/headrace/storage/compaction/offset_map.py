@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.records.record_columns import Ints
 from headrace.storage.compaction.key_hashes import Hashes, KeyHashes
+
+Bools = npt.NDArray[np.bool_]
 
 # Two hashes and an offset are 24 bytes. A merge holds as many new entries as the map has, and sorts copies of both.
 BYTES_PER_KEY: Final = 160
@@ -26,7 +29,9 @@ class OffsetMap:
         self._offsets = np.empty(0, np.int64)
         self._noted: list[tuple[KeyHashes, Ints]] = []
         self._noted_count = 0
-        self._buckets: _Buckets | None = None  # made for the first look-up after a merge
+        # Made for the first look-up after a merge: by hash, and by offset.
+        self._buckets: _Buckets | None = None
+        self._in_order: Ints | None = None
         self.end_offset = -1
 
     def __len__(self) -> int:
@@ -44,24 +49,35 @@ class OffsetMap:
         if self._noted_count > max(_SMALLEST_MERGE, len(self._offsets)):
             self._merge()
 
-    def newest(self, keys: KeyHashes, offsets: Ints) -> Ints:
-        """The newest offset of each key; for a key that is not in the map its own offset."""
+    def are_newest(self, offsets: Ints) -> Bools:
+        """Which of these are offsets of the map: the newest of their keys."""
         self._merge()
         if not len(self._offsets):
-            return offsets
+            return np.zeros(len(offsets), bool)
+        if self._in_order is None:
+            self._in_order = np.sort(self._offsets)
+        place = np.searchsorted(self._in_order, offsets)
+        found: Bools = self._in_order[np.minimum(place, len(self._in_order) - 1)] == offsets
+        return found
+
+    def are_known(self, keys: KeyHashes) -> Bools:
+        """Which of these keys are in the map."""
+        self._merge()
+        known = np.zeros(len(keys.first), bool)
+        if not len(self._offsets):
+            return known
         if self._buckets is None:
             self._buckets = _Buckets(self._keys.first)
-        newest = offsets.copy()
-        place, rows = self._buckets.starts_of(keys.first), np.arange(len(offsets))
+        place, rows = self._buckets.starts_of(keys.first), np.arange(len(known))
         first, second = keys
         while True:
             there = self._keys.first[place]
             same = (there == first) & (self._keys.second[place] == second)
-            newest[rows[same]] = self._offsets[place[same]]
+            known[rows[same]] = True
             # The hashes are sorted: a smaller one, or the first hash of another key, may stand before the wanted one.
             onward = (there <= first) & ~same & (place + 1 < len(self._offsets))
             if not onward.any():
-                return newest
+                return known
             place, rows, first, second = place[onward] + 1, rows[onward], first[onward], second[onward]
 
     def _merge(self) -> None:
@@ -70,7 +86,7 @@ class OffsetMap:
         first = np.concatenate([self._keys.first, *(keys.first for keys, _ in self._noted)])
         second = np.concatenate([self._keys.second, *(keys.second for keys, _ in self._noted)])
         offsets = np.concatenate([self._offsets, *(offsets for _, offsets in self._noted)])
-        self._noted, self._noted_count, self._buckets = [], 0, None
+        self._noted, self._noted_count, self._buckets, self._in_order = [], 0, None, None
         order = np.argsort(first)
         first, second, offsets = first[order], second[order], offsets[order]
         differs = first[1:] != first[:-1]

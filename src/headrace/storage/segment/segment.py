@@ -12,9 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.kernel.errors import CorruptBatch, StorageFault
 from headrace.records.batch import HEADER_BYTES, BatchView
@@ -38,6 +38,15 @@ from headrace.storage.segment.txn_index import TxnIndex
 
 # Number of the newest batches whose positions are in memory, for readers at the tail; older offsets use the index.
 _RECENT_BATCHES: Final = 4096
+
+
+class AppendedBatch(NamedTuple):
+    """What a segment must know of a batch that it appends, for callers without a view of the batch."""
+
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+    max_timestamp_ms: int
 
 
 class Segment:
@@ -201,7 +210,7 @@ class Segment:
         self._write(data, position)
         self._note(position, len(data), base_offset, last_offset, max_timestamp_ms)
 
-    def append_many(self, data: memoryview, batches: list[BatchView]) -> None:
+    def append_many(self, data: memoryview, batches: Sequence[BatchView | AppendedBatch]) -> None:
         """Appends consecutive batches in `data` with one write."""
         position = self.size_bytes
         self._write(data, position)

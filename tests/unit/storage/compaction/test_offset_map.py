@@ -31,8 +31,10 @@ def test_the_map_agrees_with_a_dictionary(first_hashes: int) -> None:
         offsets.note(hashed([a for a, _ in noted], [b for _, b in noted]), np.array(places))
         known.update(zip(noted, places, strict=True))
         asked = chance.choices(keys, k=50)
-        found = offsets.newest(hashed([a for a, _ in asked], [b for _, b in asked]), np.full(50, -7))
-        assert found.tolist() == [known.get(key, -7) for key in asked]
+        found = offsets.are_known(hashed([a for a, _ in asked], [b for _, b in asked]))
+        assert found.tolist() == [key in known for key in asked]
+        newest = set(known.values())
+        assert offsets.are_newest(np.arange(at + 5)).tolist() == [offset in newest for offset in range(at + 5)]
     assert len(offsets) == len(known)
 
 
@@ -40,13 +42,14 @@ def test_smallest_and_largest_hashes_are_found() -> None:
     edges = [0, 1, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
     offsets = OffsetMap(LARGE)
     offsets.note(hashed(edges, edges), np.arange(5))
-    assert offsets.newest(hashed(edges, edges), np.full(5, -1)).tolist() == [0, 1, 2, 3, 4]
+    assert offsets.are_known(hashed(edges, edges)).all()
     others = [second ^ 5 for second in edges]
-    assert offsets.newest(hashed(edges, others), np.full(5, -1)).tolist() == [-1] * 5
+    assert not offsets.are_known(hashed(edges, others)).any()
 
 
 def test_an_empty_map_knows_no_key() -> None:
-    assert OffsetMap(LARGE).newest(hashed([1], [2]), np.array([9])).tolist() == [9]
+    assert not OffsetMap(LARGE).are_known(hashed([1], [2])).any()
+    assert not OffsetMap(LARGE).are_newest(np.array([0, 9])).any()
 
 
 def test_repeated_keys_do_not_fill_the_map() -> None:
