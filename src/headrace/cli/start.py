@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headrace.cli.support import parent_process
 from headrace.cli.support.broken_pipe import ignore_closed_pipe
 
 # The process started a little before this module was imported.
@@ -44,6 +45,7 @@ class Arguments(NamedTuple):
     file: str | None
     settings: dict[str, str]
     quiet: bool
+    stops_with_input: bool  # of a demo or another command that starts a broker; not for users
 
 
 def parse_arguments(arguments: Sequence[str]) -> Arguments:
@@ -51,7 +53,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
     from headrace.config import listener_from_argument
 
     file: str | None = None
-    quiet = False
+    quiet = stops_with_input = False
     settings: dict[str, str] = {}
     left = list(arguments)
     while left:
@@ -75,6 +77,8 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
                 settings[key.strip()] = setting.strip()
         elif word == "--quiet":
             quiet = True
+        elif word == parent_process.OPTION:
+            stops_with_input = True
         elif word.startswith("-"):
             from headrace.cli.support.spelling import nearest
 
@@ -83,7 +87,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
             file = word
         else:
             raise UsageError(f"{word}: one properties file is enough")
-    return Arguments(file, settings, quiet)
+    return Arguments(file, settings, quiet, stops_with_input)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -107,6 +111,8 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"headrace: cannot read {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
+    if parsed.stops_with_input:
+        parent_process.stop_with_input()
     if config.processes is not None:
         # Also --cores 1: the data may be those of a unit, which then becomes one process.
         from headrace.unit.supervisor import run_unit

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
+from headrace.cli.support import parent_process
 from headrace.cli.support.child_broker import child_broker
 from headrace.client.blocking.client import BlockingClient
 from headrace.kernel.errors import ErrorCode, Refused
@@ -78,12 +79,13 @@ class OneBroker:
 
     def _start(self) -> None:
         command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(self._data)]
-        command += ["--listen", self.bootstrap, *(f"--set={name}={value}" for name, value in self._settings.items())]
+        command += ["--listen", self.bootstrap, parent_process.OPTION]
+        command += [f"--set={name}={value}" for name, value in self._settings.items()]
         log = self._data.parent / f"{self._data.name}.log"
         with log.open("a") as out:
             # Its own session: the demo handles Ctrl-C and stops the broker last.
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL, text=True,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True,
                 start_new_session=True,
             )  # fmt: skip
         assert self._process.stdout is not None
@@ -196,8 +198,8 @@ def web_console(bootstrap: str, log: Path) -> Iterator[str | None]:
     command = [sys.executable, "-m", "headrace.cli", "console", "start", "--listen", f"127.0.0.1:{port}"]
     with log.open("w") as out:
         process = subprocess.Popen(
-            [*command, "--bootstrap", bootstrap], stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL,
-            text=True, start_new_session=True,
+            [*command, "--bootstrap", bootstrap, parent_process.OPTION], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=out, text=True, start_new_session=True,
         )  # fmt: skip
     try:
         assert process.stdout is not None

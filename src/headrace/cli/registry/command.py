@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import signal
 import socket
-import sys
-import threading
 from typing import Annotated, Final
 
 import typer
 
+from headrace.cli.support import parent_process
 from headrace.cli.support.client_settings import client_settings, security_in
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
 from headrace.cli.support.http_service import InsecureListener, TlsConfig, listen_address, listener_tls, listening
@@ -42,7 +39,7 @@ def start(
     tls_config: TlsConfig = None,
     insecure_listener: InsecureListener = False,
     stop_with_input: Annotated[
-        bool, typer.Option("--stop-with-input", hidden=True, help="Stop at the end of standard input.")
+        bool, typer.Option(parent_process.OPTION, hidden=True, help="Stop at the end of standard input.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for brokers and for the leader.")] = 30.0,
 ) -> None:
@@ -87,16 +84,10 @@ def start(
         tls=tls,
     )
     if stop_with_input:
-        threading.Thread(target=_stop_at_end_of_input, name="end of input", daemon=True).start()
+        parent_process.stop_with_input()
     try:
         server.serve_forever()
     except RegistryError as error:
         raise Failed(f"the schema registry cannot start: {error}") from error
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
-
-
-def _stop_at_end_of_input() -> None:
-    """The process that started the registry holds the other end of a pipe. It has stopped when the pipe ends."""
-    sys.stdin.buffer.read()
-    os.kill(os.getpid(), signal.SIGTERM)

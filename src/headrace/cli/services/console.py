@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headrace.cli.support import contexts
+from headrace.cli.support import contexts, parent_process
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
 from headrace.cli.support.http_service import check_registry
@@ -52,6 +52,9 @@ def start(
     ] = None,
     insecure: Annotated[
         bool, typer.Option("--insecure-listener", help="Serve other machines without TLS and login.")
+    ] = False,
+    stop_with_input: Annotated[
+        bool, typer.Option(parent_process.OPTION, hidden=True, help="Stop at the end of standard input.")
     ] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for brokers.")] = 10.0,
 ) -> None:
@@ -100,6 +103,8 @@ def start(
         listener = bound_socket(address)
     except OSError as error:
         raise Failed(f"--listen {address}: {error.strerror}") from error
+    if stop_with_input:
+        parent_process.stop_with_input()
     try:
         console_server(listener, settings, _announce, tls).serve_forever()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""A broker as a child process of a command: it ends with the command."""
+"""A broker as a child process of a command: it ends with the command, also if the command is killed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from headrace.cli.support import parent_process
 from headrace.kernel.errors import ErrorCode, Refused
 
 _SERVES: Final = re.compile(r"serves \S+://([^:]+):(\d+)")
@@ -22,11 +23,12 @@ def child_broker(data: Path, port: int = 0) -> Iterator[str]:
     """Yields the broker's address. Port 0 takes a free one. Raises Refused if the broker does not start."""
     data.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "headrace.cli", "start", "--data", str(data), "--listen", f"127.0.0.1:{port}"]
+    command.append(parent_process.OPTION)
     log = data.parent / f"{data.name}.log"
     with log.open("w") as out:
         # Its own session: the command handles Ctrl-C and stops the broker last.
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=out, stdin=subprocess.DEVNULL, text=True, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True, start_new_session=True
         )
     try:
         assert process.stdout is not None
