@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from headrace.client.cluster_client import ClusterClient, check
 from headrace.console.cluster.facts import Topic
 from headrace.console.cluster.offsets import ends, partitions_of
+from headrace.kernel.errors import ErrorCode
 from headrace.wire.apis import ApiKey
 
 _TIMEOUT_MS: Final = 30_000
+_KNOWN_S: Final = 5.0
+_PAUSE_S: Final = 0.02
 
 
 async def create_topic(
@@ -25,6 +30,18 @@ async def create_topic(
     body = {"topics": [topic], "timeout": _TIMEOUT_MS, "validate_only": False}
     result = (await client.to_controller(ApiKey.CREATE_TOPICS, body)).topics[0]
     check(result.error_code, result.error_message, f"topic {name}")
+    await _until_known(client, name)
+
+
+async def _until_known(client: ClusterClient, name: str) -> None:
+    """The controller answers first, and other brokers follow. The page of the topic may ask one of them."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_KNOWN_S):
+            while True:
+                found = (await client.refresh([name])).topics.get(name)
+                if found is not None and found.error_code != ErrorCode.unknown_topic_or_partition:
+                    return
+                await asyncio.sleep(_PAUSE_S)
 
 
 async def grow_topic(client: ClusterClient, name: str, partitions: int) -> None:
