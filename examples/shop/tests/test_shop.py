@@ -86,8 +86,8 @@ def test_topics_are_administered(cluster: Cluster, partitions: int, limit: int) 
 def test_orders_are_paid_once_and_customers_are_notified(cluster: Cluster) -> None:
     for number, cents in enumerate((100, 60_000, 200)):
         orders.take(cluster, Order(str(number), "ann", cents))
-    assert payments.run(cluster, idle=3) == 3
+    assert payments.run(cluster, idle=1) == 3
     assert payments.run(cluster, idle=0.2) == 0
-    assert notifications.run(cluster, idle=3) == 3
+    assert notifications.run(cluster, idle=1) == 3
     texts = [record.value.text for record in cluster.topic("notifications", Notification).records() if record.value]
     assert texts == ["order 0: 1.00 paid", "order 1: 600.00 refused", "order 2: 2.00 paid"]
