@@ -29,10 +29,11 @@ class LeaderEpochs:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._pairs: list[tuple[int, int]] = []
-        self._in_file: list[tuple[int, int]] | None = None
+        self._in_file: list[tuple[int, int]] | None = []  # None: the file is damaged
         self.latest = UNDEFINED_EPOCH
         self.unsaved = False
         self._sync = False
+        self._not_due_at: int | None = None  # the log end at which no epoch with records was missing in the file
 
     def load(self) -> bool:
         """Returns False if the file is damaged: the caller then rebuilds the epochs from the log."""
@@ -58,13 +59,14 @@ class LeaderEpochs:
         if epoch > self.latest:
             self._pairs = [*(pair for pair in self._pairs if pair[1] < start_offset), (epoch, start_offset)]
             self.latest = epoch
-            self.unsaved = True
+            self.unsaved, self._not_due_at = True, None
 
     def forget_from(self, offset: int) -> None:
         """Removes the epochs that began at `offset` or later, because recovery will read them again. In memory only."""
         kept = [pair for pair in self._pairs if pair[1] < offset]
         if len(kept) != len(self._pairs):
             self.unsaved = self._sync = True
+            self._not_due_at = None
         self._pairs = kept
         self._remember_latest()
 
@@ -111,9 +113,17 @@ class LeaderEpochs:
     def is_due(self, log_end_offset: int) -> bool:
         """Whether the file lacks an epoch that has records. An epoch without records need not be in the file, which
         saves a broker with thousands of partitions many writes at start and stop."""
-        if not self.unsaved:
+        # Asked for every log each second: as long as the log has no new records, the answer stays the same.
+        if not self.unsaved or log_end_offset == self._not_due_at:
             return False
-        return [pair for pair in self._pairs if pair[1] < log_end_offset] != self._in_file
+        is_due = self._with_records(log_end_offset) != self._in_file
+        self._not_due_at = None if is_due else log_end_offset
+        return is_due
+
+    def save_with_records(self, log_end_offset: int) -> None:
+        """Writes the epochs that have records. The next start would remove the others, and sync each file."""
+        self._write(self._with_records(log_end_offset), durable=self._sync)
+        self.unsaved = self._pairs != self._in_file  # an epoch without records is due when it gets one
 
     def save_if_changed(self) -> None:
         if not self.unsaved:
@@ -127,13 +137,16 @@ class LeaderEpochs:
         # The log is already truncated, so memory changes even if the write fails; `unsaved` makes it try again.
         self._pairs = pairs
         self._remember_latest()
-        self.unsaved, self._sync = True, durable
+        self.unsaved, self._sync, self._not_due_at = True, durable, None
         self._write(pairs, durable=durable)
 
     def _write(self, pairs: list[tuple[int, int]], *, durable: bool) -> None:
         write_epochs(self.path, pairs, durable=durable)
         self._in_file = list(pairs)
         self.unsaved = self._sync = False
+
+    def _with_records(self, log_end_offset: int) -> list[tuple[int, int]]:
+        return [pair for pair in self._pairs if pair[1] < log_end_offset]
 
     def _remember_latest(self) -> None:
         self.latest = self._pairs[-1][0] if self._pairs else UNDEFINED_EPOCH

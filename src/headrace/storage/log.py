@@ -314,11 +314,12 @@ class Log:
 
     def save_epochs(self) -> bool:
         """Writes new epochs to the file. Returns whether there were any."""
-        is_kept = self.segments.has_files and self.offline_reason is None
-        if not is_kept or not self.leader_epochs.is_due(self._next_offset):
+        if not self.leader_epochs.is_due(self._next_offset):
+            return False
+        if not self.segments.has_files or self.offline_reason is not None:
             return False
         with self._disk.raised(), tolerated_no_space():
-            self.leader_epochs.save_if_changed()
+            self.leader_epochs.save_with_records(self._next_offset)
         return True
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.storage.dirs.checkpoints import read_epochs
 from headrace.storage.leader_epochs import LeaderEpochs
 
 
@@ -112,3 +113,33 @@ def test_recovery_that_finds_the_same_epochs_writes_no_file(
     again.forget_from(60)
     again.save_if_changed()
     assert epochs.path.read_text() == "0\n2\n2 5\n4 20\n"
+
+
+def test_an_epoch_is_written_when_it_has_records_and_not_before(tmp_path: Path) -> None:
+    """The next start would remove an epoch without records from the file, and sync the file of each partition."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    epochs = LeaderEpochs(path)
+    epochs.assign(0, 0)
+    assert not epochs.is_due(0)
+    assert epochs.is_due(4)
+    epochs.assign(1, 4)
+    epochs.save_with_records(4)
+    assert read_epochs(path) == [(0, 0)]
+    assert not epochs.is_due(4)
+    assert not epochs.is_due(4)
+    assert epochs.is_due(5)
+    epochs.save_with_records(5)
+    assert read_epochs(path) == [(0, 0), (1, 4)]
+    assert not epochs.is_due(6)
+    assert epochs.entries == [(0, 0), (1, 4)]
+
+
+def test_a_change_at_the_same_log_end_is_due(tmp_path: Path) -> None:
+    epochs = LeaderEpochs(tmp_path / "leader-epoch-checkpoint")
+    epochs.assign(0, 0)
+    epochs.save_with_records(9)
+    epochs.assign(1, 9)
+    assert not epochs.is_due(9)
+    epochs.truncate_from_end(5)
+    epochs.assign(2, 5)
+    assert epochs.is_due(9)
