@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headrace.cli.support import parent_process
 from headrace.cli.support.broken_pipe import ignore_closed_pipe
 
 # The process started a little before this module was imported.
@@ -51,6 +50,7 @@ class Arguments(NamedTuple):
 def parse_arguments(arguments: Sequence[str]) -> Arguments:
     """Parsed by hand: the command has four options, and a parser library would take a third of the start-up time."""
     from headrace.config import listener_from_argument
+    from headrace.kernel import parent_process
 
     file: str | None = None
     quiet = stops_with_input = False
@@ -112,6 +112,8 @@ def run(arguments: Sequence[str]) -> int:
         print(f"headrace: cannot read {error.filename}: {error.strerror}", file=sys.stderr)
         return 1
     if parsed.stops_with_input:
+        from headrace.kernel import parent_process
+
         parent_process.stop_with_input()
     if config.processes is not None:
         # Also --cores 1: the data may be those of a unit, which then becomes one process.

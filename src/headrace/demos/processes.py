@@ -14,9 +14,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, Protocol
 
-from headrace.cli.support import parent_process
 from headrace.cli.support.child_broker import child_broker
 from headrace.client.blocking.client import BlockingClient
+from headrace.kernel import parent_process
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.net.free_ports import free_port
 

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli.support import parent_process
 from headrace.cli.support.client_settings import client_settings, security_in
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
 from headrace.cli.support.http_service import InsecureListener, TlsConfig, listen_address, listener_tls, listening
+from headrace.kernel import parent_process
 
 app = typer.Typer(no_args_is_help=True, help="The schema registry.")
 _DEFAULT_PORT: Final = 8081

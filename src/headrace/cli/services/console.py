@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headrace.cli.support import contexts, parent_process
+from headrace.cli.support import contexts
 from headrace.cli.support.client_settings import client_settings
 from headrace.cli.support.connection import Bootstrap, Failed, bootstrap_address
 from headrace.cli.support.http_service import check_registry
+from headrace.kernel import parent_process
 
 if TYPE_CHECKING:
     from headrace.console.settings import ClusterAddress

@@ -15,7 +15,6 @@
 `option_values`        values of options without a validation library
 `keyboard`             single keys while a live view runs
 `child_broker`         a broker as a child process of a command
-`parent_process`       a process that ends with the one that started it
 `pipeline_options`     options of all commands on pipelines
 `development_cluster`  the processes of `headrace up`
 `cluster_security`     certificates, users and settings of `headrace up --secure`

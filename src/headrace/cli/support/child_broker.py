@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from headrace.cli.support import parent_process
+from headrace.kernel import parent_process
 from headrace.kernel.errors import ErrorCode, Refused
 
 _SERVES: Final = re.compile(r"serves \S+://([^:]+):(\d+)")
