@@ -70,7 +70,7 @@ def _side_by_side(data: Bytes, sections: Sequence[Section], counts: Ints, firsts
     """
     order = np.argsort(-counts, kind="stable")
     many_first = counts[order]
-    # Longer than this are fewer sections than pay off. They are walked singly.
+    # Fewer than twelve sections have more records than this. They are walked singly.
     steps = int(many_first[_SIDE_BY_SIDE - 1])
     at = np.array([section.begin for section in sections], np.int64)[order]
     stops = np.array([section.begin + section.length for section in sections], np.int64)[order]

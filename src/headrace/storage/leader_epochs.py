@@ -4,11 +4,11 @@ Followers ask where an epoch ended, to find the offset up to which two logs agre
 on the high watermark. The file is `leader-epoch-checkpoint`; recovery finds missing epochs in the batches, each of
 which has its epoch. Mirrors Kafka's LeaderEpochFileCache.
 
-A new epoch is kept in memory and written to the file within a second (`Log.save_epochs`), not by the append: when a
-broker fails or returns, hundreds of partitions begin an epoch at the same moment, and producers wait for one event loop
-that handles them all. For the same reason, retention does not sync the file. A crash may therefore leave an older file;
-recovery detects that from the batches (`recovery.segment_check`). Only a truncation at the end of the log writes and
-syncs the file at once, because the data would not show that the file has too many epochs.
+A new epoch is kept in memory. It is written to the file within a second after its first record (`Log.save_epochs`), not
+by the append: when a broker fails or returns, hundreds of partitions begin an epoch at the same moment, and producers
+wait for one event loop that handles them all. For the same reason, retention does not sync the file. A crash may
+therefore leave an older file; recovery detects that from the batches (`recovery.segment_check`). Only a truncation at
+the end of the log writes and syncs the file at once, because the data would not show that the file has too many epochs.
 
 Invariant: epochs rise strictly, start offsets never fall.
 """

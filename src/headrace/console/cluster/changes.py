@@ -34,7 +34,8 @@ async def create_topic(
 
 
 async def _until_known(client: ClusterClient, name: str) -> None:
-    """The controller answers first, and other brokers follow. The page of the topic may ask one of them."""
+    """The controller answers first, and other brokers follow. The page of the topic may ask one of them. If the broker
+    does not know the topic in time, the page says so: the topic was created all the same."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_KNOWN_S):
             while True:

@@ -71,7 +71,9 @@ class Cleaner:
                 done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
             # The copy drops a dirty record whose offset is not in the map, so the map must have seen each of them.
             if self._met != self._mapped:
-                raise CorruptBatch(f"{self._mapped} records with keys were read first, and {self._met} then")
+                raise CorruptBatch(
+                    f"the first pass found {self._mapped} records with a key in the dirty part, the copy {self._met}"
+                )
         except BaseException:  # also a round that was stopped: its files must not stay
             discard(done)
             raise
@@ -227,9 +229,8 @@ class Cleaner:
         Records without a key are dropped: no later record could replace them. The newest record of a key in the dirty
         part is known by its offset. Only the keys of the records before that part are looked up.
         """
-        has_key, is_dirty, is_later = (
-            group.key_lengths >= 0, group.offsets >= first_dirty, group.offsets >= offsets.end_offset,
-        )  # fmt: skip
+        has_key, is_dirty = group.key_lengths >= 0, group.offsets >= first_dirty
+        is_later = group.offsets >= offsets.end_offset
         self._met += int(np.count_nonzero(has_key & is_dirty & ~is_later))
         current = is_later | offsets.are_newest(group.offsets)
         rows = np.flatnonzero(has_key & ~is_dirty)
