@@ -5,7 +5,9 @@
 `packed_headers` headers of records as JSON on their way from Spark to these tasks
 `hadoop_uris`   addresses of files in Hadoop's file systems
 `hadoop_client` Hadoop's own client in a JVM, which writes to HDFS
+`new_files`     files of a table's log on a local disk: whole, and only once
 `delta_log`     Delta tables
+`delta_append`  commits that only add files to a local Delta table
 `staged_delta`  commits to Delta tables in HDFS
 `iceberg_log`   Iceberg tables in a SQL or REST catalog
 `iceberg_upkeep` joins small files of Iceberg tables, and removes snapshots and files that no reader needs

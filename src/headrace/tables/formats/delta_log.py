@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction
 
 from headrace.pipelines.errors import PipelineError
+from headrace.tables.formats.delta_append import append_entry, entry_of, is_checkpoint_due, may_append
 from headrace.tables.formats.evolution import in_columns
 from headrace.tables.formats.hadoop_uris import is_hadoop
 from headrace.tables.formats.staged_delta import staged_creation, staged_table
@@ -44,18 +45,50 @@ from headrace.tables.formats.table_log import (
 
 DELTA: Final = "delta"
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
+_TOMBSTONE_RETENTION: Final = "delta.deletedFileRetentionDuration"
 # `compact` cleans the log up. Delta would list the whole log for it after every commit.
 _NO_CLEANUP: Final = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True)
 class DeltaSnapshot:
-    table: DeltaTable
+    path: str
     topic_id: str
+    version: int
+    columns: pa.Schema
+    partition_columns: list[str]
+    settings: Mapping[str, str]
+    takes_entries: bool
+    """Whether Headrace may write the next entry of the log itself."""
 
-    @property
-    def version(self) -> int:
-        return int(self.table.version())
+    @classmethod
+    def of(cls, table: DeltaTable, path: str, topic_id: str) -> DeltaSnapshot:
+        metadata = table.metadata()
+        settings = {name: str(value) for name, value in metadata.configuration.items()}
+        found = cls(
+            path,
+            topic_id,
+            int(table.version()),
+            pa.schema(table.schema().to_arrow()),
+            list(metadata.partition_columns),
+            settings,
+            "://" not in path and may_append(table.protocol(), settings),
+        )
+        found.__dict__["table"] = table
+        return found
+
+    def after(self, ends: Offsets) -> DeltaSnapshot:
+        """The next version, whose entry Headrace wrote. Only a caller that needs its files makes `deltalake` read."""
+        following = replace(self, version=self.version + 1)
+        following.__dict__["offsets"] = ends
+        return following
+
+    @cached_property
+    def table(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.path, version=self.version)
+        except (DeltaError, OSError) as error:
+            raise unreadable(self.path, error) from error
 
     @cached_property
     def offsets(self) -> Offsets:
@@ -63,14 +96,6 @@ class DeltaSnapshot:
         while (version := self.table.transaction_version(application(self.topic_id, len(offsets)))) is not None:
             offsets[len(offsets)] = version
         return offsets
-
-    @property
-    def columns(self) -> pa.Schema:
-        return pa.schema(self.table.schema().to_arrow())
-
-    @property
-    def partition_columns(self) -> list[str]:
-        return list(self.table.metadata().partition_columns)
 
     def rows(self) -> int:
         return int(self.table.count())
@@ -88,27 +113,28 @@ class DeltaSnapshot:
 
 
 class _Newest:
-    """A table that was opened or committed here, and what tells whether the directory still holds this very version as
-    its newest. A table that was dropped and created again has other files."""
+    """A version that was opened or committed here, and what tells whether the directory still holds this very version
+    as its newest. A table that was dropped and created again has other files."""
 
-    def __init__(self, table: DeltaTable, log: Path) -> None:
-        self.table, self.log = table, log
-        self._version = table.version()
+    def __init__(self, snapshot: DeltaSnapshot) -> None:
+        self.snapshot = snapshot
+        self._log = Path(snapshot.path) / "_delta_log"
         self._identity = self._identity_now()
 
     def is_current(self) -> bool:
         same = self._identity is not None and self._identity == self._identity_now()
-        return same and not self._entry(self._version + 1).exists()
-
-    def _entry(self, version: int) -> Path:
-        return self.log / f"{version:020}.json"
+        return same and not entry_of(self._log, self.snapshot.version + 1).exists()
 
     def _identity_now(self) -> tuple[int, int] | None:
         try:
-            found = self._entry(self._version).stat()
+            found = entry_of(self._log, self.snapshot.version).stat()
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+
+def unreadable(path: str, error: Exception) -> PipelineError:
+    return PipelineError(f"{path}: {' '.join(str(error).split())}")
 
 
 def application(topic_id: str, partition: int) -> str:
@@ -125,16 +151,16 @@ class DeltaLog(TableLog):
     def exists(self) -> bool:
         return bool(DeltaTable.is_deltatable(self.path))
 
-    def _table(self) -> DeltaTable:
+    def open(self) -> DeltaSnapshot:
         """The newest version. A writer opens its table twice for each commit, and Delta lists the whole log of a local
-        table each time: the table of the last call is taken again if it is still the newest version."""
+        table each time: the version of the last call is taken again if it is still the newest."""
         if self._newest is None or not self._newest.is_current():
             self._newest = None
-            table = self._open_table()
+            found = DeltaSnapshot.of(self._open_table(), self.path, self.topic_id)
             if "://" in self.path:
-                return table
-            self._newest = _Newest(table, Path(self.path) / "_delta_log")
-        return self._newest.table
+                return found
+            self._newest = _Newest(found)
+        return self._newest.snapshot
 
     def _open_table(self) -> DeltaTable:
         try:
@@ -142,13 +168,10 @@ class DeltaLog(TableLog):
         except TableNotFoundError as error:
             raise PipelineError(f"{self.path} holds no Delta table: create it with 'headrace tables create'") from error
         except (DeltaError, OSError) as error:
-            raise PipelineError(f"{self.path}: {' '.join(str(error).split())}") from error
-
-    def open(self) -> DeltaSnapshot:
-        return DeltaSnapshot(self._table(), self.topic_id)
+            raise unreadable(self.path, error) from error
 
     def _settings(self, found: DeltaSnapshot) -> Mapping[str, str]:  # type: ignore[override]
-        return {name: str(value) for name, value in found.table.metadata().configuration.items()}
+        return found.settings
 
     def _create(self, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         refuse_used_path(self.path)
@@ -172,10 +195,15 @@ class DeltaLog(TableLog):
             raise_if_key_not_exists=False,
         )
 
+    def _transactions(self, ends: Offsets) -> dict[str, int]:
+        return {application(self.topic_id, index): end for index, end in sorted(ends.items())}
+
+    def _named(self, ends: Offsets) -> dict[str, str]:
+        return {OFFSETS: json.dumps({self.topic: ends}, sort_keys=True)}
+
     def _properties(self, ends: Offsets) -> CommitProperties:
-        transactions = [Transaction(application(self.topic_id, index), end) for index, end in sorted(ends.items())]
-        named = {OFFSETS: json.dumps({self.topic: ends}, sort_keys=True)}
-        return CommitProperties(custom_metadata=named, app_transactions=transactions, max_commit_retries=0)
+        transactions = [Transaction(name, end) for name, end in self._transactions(ends).items()]
+        return CommitProperties(custom_metadata=self._named(ends), app_transactions=transactions, max_commit_retries=0)
 
     def _change(
         self, found: DeltaSnapshot, change: Callable[[DeltaTable], object], reads: Collection[str] = ()
@@ -187,23 +215,26 @@ class DeltaLog(TableLog):
                     change(table)
             else:
                 change(found.table)
-                self._remember(found.table)
+                self._go_on(found)
         except CommitFailedError as error:
             raise CommitTaken from error
         except (DeltaError, OSError) as error:
             raise self.failed(error) from error
 
-    def _remember(self, table: DeltaTable) -> None:
-        if self._newest is None or self._newest.table is not table:
+    def _go_on(self, found: DeltaSnapshot) -> None:
+        if self._newest is None or self._newest.snapshot is not found:
             return
-        log, self._newest = self._newest.log, None
+        self._newest = None
         # The caller is done with this version: the object goes on to the next one, which reads one entry of the log.
         # The commit stands whether this succeeds or not. If not, the next call opens the table.
         with suppress(DeltaError, OSError):
-            table.update_incremental()
-            self._newest = _Newest(table, log)
+            found.table.update_incremental()
+            self._newest = _Newest(DeltaSnapshot.of(found.table, self.path, self.topic_id))
 
     def _append(self, found: DeltaSnapshot, files: Sequence[DataFile], ends: Offsets, now_ms: int) -> None:  # type: ignore[override]
+        if found.takes_entries:
+            self._append_entry(found, files, ends, now_ms)
+            return
         actions = [
             AddAction(file.path, file.size_bytes, dict(file.partition_values), now_ms, True, file.stats)
             for file in files
@@ -219,6 +250,27 @@ class DeltaLog(TableLog):
                 post_commithook_properties=_NO_CLEANUP,
             ),
         )
+
+    def _append_entry(self, found: DeltaSnapshot, files: Sequence[DataFile], ends: Offsets, now_ms: int) -> None:
+        log, following = Path(self.path) / "_delta_log", found.after(ends)
+        self._newest = None
+        try:
+            append_entry(
+                log,
+                following.version,
+                files,
+                self._transactions(ends),
+                self._named(ends),
+                found.partition_columns,
+                now_ms,
+            )
+        except OSError as error:
+            raise self.failed(error) from error
+        self._newest = _Newest(following)
+        if is_checkpoint_due(following.version, found.settings):
+            # The commit stands without it, and the next one that is due holds everything.
+            with suppress(DeltaError, OSError, PipelineError):
+                following.table.create_checkpoint()
 
     def _upsert(self, found: DeltaSnapshot, latest: pa.Table, key: str, ends: Offsets) -> None:  # type: ignore[override]
         columns = {f"`{name}`": f"s.`{name}`" for name in latest.column_names if name != DELETED}
@@ -272,7 +324,7 @@ class DeltaLog(TableLog):
         removed = self._remove_unused(keep_hours)
         self._keep_log(keep_hours)
         self._change(self.open(), lambda table: table.create_checkpoint())
-        self._table().cleanup_metadata()
+        self.open().table.cleanup_metadata()
         return {
             "files_joined": int(joined["numFilesRemoved"]),
             "files_written": int(joined["numFilesAdded"]),
@@ -281,11 +333,12 @@ class DeltaLog(TableLog):
 
     def _keep_log(self, keep_hours: int) -> None:
         """Delta keeps the entries of its log for 30 days. With a commit every second that would be millions of files,
-        which every reader lists. A version whose files are gone needs no entry."""
+        which every reader lists. A version whose files are gone needs no entry. Delta also names the removed files in
+        every checkpoint for a week, which every reader parses."""
 
         def attempt(found: Snapshot) -> None:
             assert isinstance(found, DeltaSnapshot)
-            wanted = {_LOG_RETENTION: f"interval {keep_hours} hours"}
+            wanted = dict.fromkeys((_LOG_RETENTION, _TOMBSTONE_RETENTION), f"interval {keep_hours} hours")
             if not wanted.items() <= self._settings(found).items():
                 self._change(found, lambda table: table.alter.set_table_properties(wanted))
 
@@ -293,9 +346,9 @@ class DeltaLog(TableLog):
 
     def _remove_unused(self, keep_hours: int) -> int:
         if not is_hadoop(self.path):
-            return len(self._table().vacuum(keep_hours, dry_run=False, enforce_retention_duration=False))
+            return len(self.open().table.vacuum(keep_hours, dry_run=False, enforce_retention_duration=False))
         # A vacuum of deltalake writes commits about itself, which fail while a DataNode is dead.
-        unused = self._table().vacuum(keep_hours, dry_run=True, enforce_retention_duration=False)
+        unused = self.open().table.vacuum(keep_hours, dry_run=True, enforce_retention_duration=False)
         files, root = file_system(self.path)
         for name in unused:
             files.delete_file(f"{root}/{name}")
@@ -304,7 +357,7 @@ class DeltaLog(TableLog):
     def forget(self, files: Sequence[str]) -> None:
         # Delta takes all missing files out of the newest version.
         if not is_hadoop(self.path):
-            self._table().repair()
+            self.open().table.repair()
             return
 
         def attempt(found: Snapshot) -> None:

@@ -20,7 +20,6 @@ import contextlib
 import json
 import os
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +31,7 @@ import pyarrow.dataset as ds
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.tables.formats.file_set import FileFacts, dataset_of
+from headrace.tables.formats.new_files import publish, sync
 from headrace.tables.formats.table_files import Layout, refuse_used_path, write_file
 from headrace.tables.formats.table_log import TOPIC, TOPIC_ID, CommitTaken, DataFile, Offsets, Snapshot, TableLog
 
@@ -187,22 +187,9 @@ class ParquetLog(TableLog):
         }
         try:
             (self._root / _COMMITS).mkdir(parents=True, exist_ok=True)
-            self._publish(self._about, about)
+            publish(self._about, json.dumps(about))
         except OSError as error:
             raise self.failed(error) from error
-
-    def _publish(self, file: Path, content: Mapping[str, object]) -> None:
-        """Creates the file whole, or raises FileExistsError."""
-        fresh = file.parent / f".{uuid.uuid4()}.tmp"
-        try:
-            with fresh.open("w") as out:
-                json.dump(content, out)
-                out.flush()
-                os.fsync(out.fileno())
-            os.link(fresh, file)
-        finally:
-            fresh.unlink(missing_ok=True)
-        _sync(file.parent)
 
     def _commit_files(
         self,
@@ -223,9 +210,9 @@ class ParquetLog(TableLog):
         try:
             self._name_files(found)
             for file in added:
-                _sync_file(self._root / FILES / file.path)
+                sync(self._root / FILES / file.path)
             try:
-                self._publish(self._root / _COMMITS / _commit_name(number), content)
+                publish(self._root / _COMMITS / _commit_name(number), json.dumps(content))
             except FileExistsError as error:
                 raise CommitTaken from error
             after = self._apply(found, _commit_name(number))
@@ -242,7 +229,7 @@ class ParquetLog(TableLog):
             "columns": _text_of(snapshot.columns),
         }
         with contextlib.suppress(FileExistsError):
-            self._publish(self._root / _COMMITS / f"{snapshot.version:010}.all.json", content)
+            publish(self._root / _COMMITS / f"{snapshot.version:010}.all.json", json.dumps(content))
 
     def _name_files(self, found: ParquetSnapshot) -> None:
         """Gives the files of the last commit their names in the directory, and takes away those of removed files. A
@@ -360,16 +347,3 @@ def _text_of(schema: pa.Schema) -> str:
 
 def _schema_of(text: object) -> pa.Schema:
     return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(str(text))))
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sync_file(file: Path) -> None:
-    if file.exists():
-        _sync(file)
