@@ -70,8 +70,9 @@ def test_the_lake_of_ingestion_may_be_in_hdfs(tmp_path: Path) -> None:
     with Hdfs(tmp_path / "hdfs") as hdfs:
         storage = f"{hdfs.url}/plant"
         command = [sys.executable, "-m", "headrace.cli", "demo", "ingestion", "--port", "0", "--storage", storage]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert not (tmp_path / "hdfs:").exists(), "the address was taken for a path"
         assert "equal a computation without Spark" in done.stdout
         lake = Lake(storage)
         assert lake.size("bronze") == 4000 > lake.size("silver") > 3000

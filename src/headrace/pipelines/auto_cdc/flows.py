@@ -83,7 +83,8 @@ def writer_for(flow: AutoCdcFlow, output: Output, rows: DataFrame, place_of: Cal
                 "merged into: use delta"
             )
         path = place_of(output.name)
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if "://" not in path:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
         return delta_changes(path, name, target, evolves=True)
     assert isinstance(output, Sink)
     options = dict(output.options)

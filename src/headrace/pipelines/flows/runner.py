@@ -146,7 +146,8 @@ class PipelineRun:
         elif isinstance(output, Table) and not self.spark.catalog.tableExists(output.name):
             path = self.spec.storage_uri("tables", output.name)
             schema = output.schema if output.schema is not None else frame.schema
-            Path(path).mkdir(parents=True, exist_ok=True)
+            if self.spec.is_local:
+                Path(path).mkdir(parents=True, exist_ok=True)
             self.spark.catalog.createTable(output.name, path=path, source=output.format or "parquet", schema=schema)
 
     def _check_plans(self) -> None:
