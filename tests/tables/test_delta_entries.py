@@ -26,7 +26,7 @@ PATHS = [
     "a b/c.parquet",
     "100%/%20.parquet",
     "ü/ключ/鍵.parquet",
-    "?#[]{}|\\^`\"<>.parquet",
+    '?#[]{}|\\^`"<>.parquet',
     "~!@$&'()*+,;=:-_.parquet",
 ]
 VALUES = ["", "a b", "ü", "2024-02-29", "%20", None]

@@ -9,6 +9,7 @@ Topics as tables:
 `first_columns`   the columns of a new table
 `typed_rows`      typed columns by the schema registry
 `latest_rows`     the latest row of each key, for the mode upsert-by-key
+`small_rows`      small rows on their way from Spark to the tasks that write files
 `table_sink`      the rows of a topic for its table, and the sink of a batch
 `table_run`       what happens before Spark runs the tables
 `table_repair`    lost files leave the table, and their records come from the topic again

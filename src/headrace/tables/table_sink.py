@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.pipelines.graph_element_registry import get_active_graph_element_registry
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql import functions as f
@@ -28,6 +29,7 @@ from headrace.tables.formats.table_files import (
     OFFSET,
     PARTITION,
     WRITTEN_TYPE,
+    FileWriter,
     ends_of,
     file_writer,
     new_rows,
@@ -37,11 +39,12 @@ from headrace.tables.formats.table_log import DataFile, Offsets, TableConflict, 
 from headrace.tables.lake_table import DAY, DAY_COLUMN, DEAD_LETTERS, UPSERT, LakeTable
 from headrace.tables.latest_rows import latest_rows
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
+from headrace.tables.small_rows import checked, is_large_row, without_limit
 from headrace.tables.table_logs import layout_of, log_of, stored_columns
 from headrace.tables.typed_rows import KEY, TypedRows, newest_that_fits
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 _LETTER_TYPE = (
     "_error string, _source struct<key: binary, value: binary, topic: string, partition: int, offset: bigint, "
@@ -118,6 +121,7 @@ class TableWriter:
     def __init__(self, table: LakeTable) -> None:
         self._table, self._commits = table, 0
         self._log = log_of(table)
+        self._are_rows_small = True
 
     def write(self, frame: DataFrame, _batch: int) -> None:
         """A store or a catalog that does not answer may come back, so the run starts the table again later. What only a
@@ -154,7 +158,7 @@ class TableWriter:
         has_packed_headers = has_headers(frame)
         rows = packed(frame) if has_packed_headers else frame
         write = file_writer(layout, before, typed, has_packed_headers=has_packed_headers)
-        written = rows.mapInArrow(write, WRITTEN_TYPE).collect()
+        written = self._write_files(rows, write)
         if not written:
             return False
         self._send_letters(frame, typed, sum(row.failed for row in written))
@@ -166,6 +170,17 @@ class TableWriter:
         refuse_missing_files(layout, [file.path for file in files])
         log.append(files, ends, before, int(time.time() * 1000))
         return True
+
+    def _write_files(self, rows: DataFrame, write: FileWriter) -> Sequence[Row]:
+        if self._are_rows_small and (small := checked(rows, PARTITION)) is not None:
+            try:
+                with without_limit(rows.sparkSession):
+                    return list(small.mapInArrow(write, WRITTEN_TYPE).collect())
+            except PySparkException as error:
+                if not is_large_row(error):
+                    raise
+                self._are_rows_small = False
+        return list(rows.mapInArrow(write, WRITTEN_TYPE).collect())
 
     def _upsert(self, log: TableLog, frame: DataFrame, before: Offsets, typed: TypedRows | None) -> bool:
         batch = frame.toArrow()

@@ -69,11 +69,12 @@ class Layout:
 
 
 Typed = Callable[[pa.RecordBatch], tuple[pa.RecordBatch, int]]
+FileWriter = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def file_writer(
     layout: Layout, offsets: dict[int, int], typed: Typed | None = None, *, has_packed_headers: bool = False
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> FileWriter:
     """The function of `mapInArrow`: writes the rows of one task that the table does not hold yet. `typed` makes the
     columns of the table from a batch, and returns how many rows it could not decode. A task whose rows all failed
     returns its offsets without a file."""
