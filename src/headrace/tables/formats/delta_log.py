@@ -122,8 +122,10 @@ class _Newest:
         self._identity = self._identity_now()
 
     def is_current(self) -> bool:
-        same = self._identity is not None and self._identity == self._identity_now()
-        return same and not entry_of(self._log, self.snapshot.version + 1).exists()
+        return self.is_there() and not entry_of(self._log, self.snapshot.version + 1).exists()
+
+    def is_there(self) -> bool:
+        return self._identity is not None and self._identity == self._identity_now()
 
     def _identity_now(self) -> tuple[int, int] | None:
         try:
@@ -253,7 +255,7 @@ class DeltaLog(TableLog):
 
     def _append_entry(self, found: DeltaSnapshot, files: Sequence[DataFile], ends: Offsets, now_ms: int) -> None:
         log, following = Path(self.path) / "_delta_log", found.after(ends)
-        self._newest = None
+        before, self._newest = self._newest, None
         try:
             append_entry(
                 log,
@@ -266,6 +268,10 @@ class DeltaLog(TableLog):
             )
         except OSError as error:
             raise self.failed(error) from error
+        if before is None or not before.is_there():
+            # Others committed this version and cleaned it up, or created the table again: the entry follows nothing.
+            entry_of(log, following.version).unlink(missing_ok=True)
+            raise CommitTaken
         self._newest = _Newest(following)
         if is_checkpoint_due(following.version, found.settings):
             # The commit stands without it, and the next one that is due holds everything.
