@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.table import ProtocolVersions
 
-from headrace.tables.formats import delta_append, new_files
 from headrace.tables.formats.delta_append import append_entry, may_append
 from headrace.tables.formats.delta_log import DeltaLog
 from headrace.tables.formats.table_log import CommitTaken, DataFile, TableConflict
@@ -170,36 +168,3 @@ def test_a_snapshot_keeps_its_version_while_its_writer_goes_on(tmp_path: Path) -
     assert log.open().rows() == 4
     assert (older.rows(), older.offsets) == (0, {0: 0, 1: 1})
     assert pa.table(older.dataset().to_table()).num_rows == 0
-
-
-@pytest.mark.parametrize("is_created_again", [False, True])
-def test_an_entry_that_follows_nothing_is_taken_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_created_again: bool
-) -> None:
-    """A writer stands still before it links its entry. Others commit this version and clean their log up, or create the
-    table again: the name is free, but the commit must not count."""
-    log, other = a_delta_log(tmp_path), a_delta_log(tmp_path)
-    log.create(SCHEMA, [], {0: 0})
-    publish = new_files.publish
-
-    def after_others(file: Path, text: str) -> None:
-        monkeypatch.setattr(delta_append, "publish", publish)
-        if is_created_again:
-            shutil.rmtree(log.path)
-            other.create(SCHEMA, [], {0: 0})
-        else:
-            for end in range(1, 4):
-                other.append([], {0: end}, {0: end - 1}, 1)
-            other.compact(1 << 20, 0)
-            assert not file.exists()
-        publish(file, text)
-
-    monkeypatch.setattr(delta_append, "publish", after_others)
-    if is_created_again:
-        log.append([], {0: 9}, {0: 0}, 1)
-        assert a_delta_log(tmp_path).offsets() == {0: 9}
-    else:
-        with pytest.raises(TableConflict, match="another writer moved the table"):
-            log.append([], {0: 9}, {0: 0}, 1)
-        assert a_delta_log(tmp_path).offsets() == {0: 3}
-    assert DeltaTable(log.path).version() == a_delta_log(tmp_path).open().version

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from deltalake import DeltaTable
 
-from headrace.tables.formats import delta_log
-from headrace.tables.formats.table_log import WrongTable
+from headrace.tables.formats import delta_append, delta_log, new_files, parquet_log
+from headrace.tables.formats.table_log import TableConflict, WrongTable
 from headrace.tables.lake_table import DELTA, FORMATS, PARQUET
 from headrace.tables.table_logs import log_of
 from tests.tables.test_table_logs import SCHEMA, batch, table_of, write
@@ -69,3 +70,37 @@ def test_a_commit_stands_if_its_version_cannot_be_read(tmp_path: Path, monkeypat
     assert log.check().offsets == {0: 1}
     log.append([], {0: 2}, {0: 1}, 1)
     assert log.check().offsets == {0: 2}
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+@pytest.mark.parametrize(("form", "module"), [(DELTA, delta_append), (PARQUET, parquet_log)])
+def test_a_commit_that_follows_nothing_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, module: ModuleType, is_created_again: bool
+) -> None:
+    """A writer stands still before it names its commit. Others commit this version and clean the log up, or create the
+    table again: the name is free, but the commit must not count."""
+    table = table_of(tmp_path, form)
+    log, other = log_of(table), log_of(table)
+    log.create(SCHEMA, [], {0: 0})
+
+    def after_others(file: Path, text: str) -> None:
+        monkeypatch.setattr(module, "publish", new_files.publish)
+        if is_created_again:
+            shutil.rmtree(log.path)
+            other.create(SCHEMA, [], {0: 0})
+        else:
+            for end in range(1, 4):
+                other.append([], {0: end}, {0: end - 1}, 1)
+            other.compact(1 << 20, 0)
+            assert not file.exists()
+        new_files.publish(file, text)
+
+    monkeypatch.setattr(module, "publish", after_others)
+    if is_created_again:
+        log.append([], {0: 9}, {0: 0}, 1)
+    else:
+        with pytest.raises(TableConflict, match="another writer moved the table"):
+            log.append([], {0: 9}, {0: 0}, 1)
+    assert log_of(table).offsets() == log.offsets() == {0: 9 if is_created_again else 3}
+    log.append([], {0: 10}, log.offsets(), 1)
+    assert log_of(table).offsets() == {0: 10}

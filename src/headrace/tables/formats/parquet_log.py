@@ -211,10 +211,15 @@ class ParquetLog(TableLog):
             self._name_files(found)
             for file in added:
                 sync(self._root / FILES / file.path)
+            entry = self._root / _COMMITS / _commit_name(number)
             try:
-                publish(self._root / _COMMITS / _commit_name(number), json.dumps(content))
+                publish(entry, json.dumps(content))
             except FileExistsError as error:
                 raise CommitTaken from error
+            if found.version and not (self._root / _COMMITS / _commit_name(found.version)).exists():
+                # Others committed this version and cleaned it up: the commit follows nothing.
+                entry.unlink(missing_ok=True)
+                raise CommitTaken
             after = self._apply(found, _commit_name(number))
             self._name_files(after)
             if number % _WHOLE_EVERY == 0:
