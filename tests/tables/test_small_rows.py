@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from headrace.pipelines.flows.spec import BOOTSTRAP
 from headrace.records.builder import Record
+from headrace.tables import table_sink
 from headrace.tables.lake_table import LakeTable
 from headrace.tables.small_rows import LARGEST_BYTES, checked, is_large_row, without_limit
 from headrace.tables.table_logs import log_of
@@ -31,7 +32,10 @@ def copy(spark: Any, table: LakeTable, writer: TableWriter, directory: Path) -> 
     stream.option("checkpointLocation", str(directory)).trigger(availableNow=True).start().awaitTermination()
 
 
-def test_a_large_row_is_written_with_the_limit(brokers: Brokers, spark: Any, tmp_path: Path) -> None:
+def test_a_large_row_is_written_with_the_limit(
+    brokers: Brokers, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_sink, "_MANY", 1)
     topic, limit = brokers.topic(1), spark.conf.get(LIMIT)
     table = create(brokers, spark, tmp_path / "tables", topic)
     writer, sizes = TableWriter(table), [1, 100, 5000]
@@ -39,6 +43,7 @@ def test_a_large_row_is_written_with_the_limit(brokers: Brokers, spark: Any, tmp
     brokers.write(topic, [Record(b"k", b"x" * size, timestamp_ms=T0_MS) for size in sizes])
     copy(spark, table, writer, tmp_path / "checkpoint")
     assert writer._are_rows_small
+    assert writer._are_rows_many
     assert values(table) == sizes
     sizes += [7, LARGEST_BYTES + 1, 300_000]
     brokers.write(topic, [Record(b"k", b"x" * size, timestamp_ms=T0_MS) for size in sizes[3:]])
