@@ -99,9 +99,14 @@ def sync_file(path: Path) -> None:
         os.close(fd)
 
 
+def draft_of(path: Path) -> Path:
+    """The file that a crash during `write_small_file` leaves."""
+    return path.with_name(path.name + ".tmp")
+
+
 def write_small_file(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replaces `path` atomically."""
-    beside = path.with_name(path.name + ".tmp")
+    beside = draft_of(path)
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         write_fully(fd, memoryview(data), 0)

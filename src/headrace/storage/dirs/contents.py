@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, TopicPartition
 from headrace.storage.dirs.checkpoints import PARTITION_METADATA_FILE
@@ -18,11 +19,14 @@ from headrace.storage.dirs.strays import CUTS_KEPT_MS, StrayKind, strays_in
 from headrace.storage.files import (
     DELETED_DIR_SUFFIX,
     LOG_SUFFIX,
+    draft_of,
     partition_of_directory,
     partition_of_marked_directory,
 )
 
 logger = logging.getLogger(__name__)
+
+_TOPIC_ID_DRAFT: Final = draft_of(Path(PARTITION_METADATA_FILE)).name
 
 
 def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[Path, TopicPartition]]:
@@ -38,12 +42,13 @@ def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[P
 
 
 def may_be_log(path: Path) -> bool:
-    """Whether `path` may be a log. An empty directory may: a crash during the creation of a log leaves one."""
+    """Whether `path` may be a log. A crash during the creation of a log leaves an empty directory, or the draft of the
+    topic id in it."""
     is_empty = True
     with os.scandir(path) as entries:
         for entry in entries:
             is_empty = False
-            if entry.name.endswith(LOG_SUFFIX) or entry.name == PARTITION_METADATA_FILE:
+            if entry.name.endswith(LOG_SUFFIX) or entry.name in (PARTITION_METADATA_FILE, _TOPIC_ID_DRAFT):
                 return True
     return is_empty
 
