@@ -13,14 +13,13 @@ from headrace.pipelines.flows.spec import BOOTSTRAP
 from headrace.records.builder import Record
 from headrace.tables import table_sink
 from headrace.tables.lake_table import LakeTable
-from headrace.tables.small_rows import LARGEST_BYTES, checked, is_large_row, without_limit
+from headrace.tables.small_rows import BYTES_LIMIT, LARGEST_BYTES, ROWS_LIMIT, checked, is_large_row, without_limit
 from headrace.tables.table_logs import log_of
 from headrace.tables.table_sink import TableWriter, topic_rows
 from tests.tables.conftest import T0_MS, Brokers
 from tests.tables.test_tables_on_spark import create
 
 pytestmark = pytest.mark.needs("java")
-LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 
 def values(table: LakeTable) -> list[int]:
@@ -36,7 +35,7 @@ def test_a_large_row_is_written_with_the_limit(
     brokers: Brokers, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_sink, "_MANY", 1)
-    topic, limit = brokers.topic(1), spark.conf.get(LIMIT)
+    topic, limit = brokers.topic(1), spark.conf.get(BYTES_LIMIT)
     table = create(brokers, spark, tmp_path / "tables", topic)
     writer, sizes = TableWriter(table), [1, 100, 5000]
     spark.conf.set(BOOTSTRAP, brokers.bootstrap)
@@ -50,7 +49,7 @@ def test_a_large_row_is_written_with_the_limit(
     copy(spark, table, writer, tmp_path / "checkpoint")
     assert not writer._are_rows_small
     assert values(table) == sorted(sizes)
-    assert spark.conf.get(LIMIT) == limit
+    assert spark.conf.get(BYTES_LIMIT) == limit
 
 
 @pytest.mark.parametrize(("size", "is_refused"), [(LARGEST_BYTES - 1, False), (LARGEST_BYTES, True)])
@@ -72,8 +71,13 @@ def test_columns_without_a_simple_size_keep_the_limit(spark: Any, kind: str) -> 
     assert checked(rows, "n") is None
 
 
-def test_an_error_restores_the_limit(spark: Any) -> None:
-    before = spark.conf.get(LIMIT)
-    with pytest.raises(ZeroDivisionError), without_limit(spark):
-        raise ZeroDivisionError
-    assert spark.conf.get(LIMIT) == before
+def test_the_number_of_rows_stays_limited_and_an_error_restores_both_limits(spark: Any) -> None:
+    bytes_before, rows_before = spark.conf.get(BYTES_LIMIT), spark.conf.get(ROWS_LIMIT)
+    spark.conf.set(ROWS_LIMIT, "0")
+    try:
+        with pytest.raises(ZeroDivisionError), without_limit(spark):
+            assert spark.conf.get(ROWS_LIMIT) == "10000"
+            raise ZeroDivisionError
+        assert (spark.conf.get(BYTES_LIMIT), spark.conf.get(ROWS_LIMIT)) == (bytes_before, "0")
+    finally:
+        spark.conf.set(ROWS_LIMIT, rows_before)

@@ -2,7 +2,7 @@
 
 Spark limits the bytes of the Arrow batches that it sends to Python. To know them it measures a batch after each row,
 which is half of the time that the JVM needs for a table with Kafka's columns. Without a limit it does not measure.
-Small rows need no limit: a batch has ten thousand of them at most. So rows first go without one, and Spark checks that
+Small rows need no limit of bytes: one of ten thousand rows does. So rows first go without one, and Spark checks that
 each is small. A large row fails the job: the sink repeats it, and sends all later batches, with the limit.
 """
 
@@ -24,10 +24,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-# Ten thousand rows of this size are 160 MB.
+# A batch of such rows has at most 160 MB.
 LARGEST_BYTES: Final = 16 << 10
+_MOST_ROWS: Final = 10_000
 _MARK: Final = "headrace: a large row"
-_LIMIT: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+BYTES_LIMIT: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_LIMIT: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _FIXED: Final = NumericType | BooleanType | DateType | TimestampType | TimestampNTZType
 _VARIABLE: Final = BinaryType | StringType
 # Spark's number for "no limit".
@@ -60,10 +62,12 @@ def is_large_row(error: Exception) -> bool:
 @contextlib.contextmanager
 def without_limit(spark: SparkSession) -> Iterator[None]:
     """Jobs of this session send Arrow batches without measuring them. A streaming query has a session of its own."""
-    before = spark.conf.get(_LIMIT)
-    spark.conf.set(_LIMIT, _NONE)
+    before = {name: str(spark.conf.get(name)) for name in (BYTES_LIMIT, ROWS_LIMIT)}
+    spark.conf.set(BYTES_LIMIT, _NONE)
+    # A person may have taken this limit away.
+    spark.conf.set(ROWS_LIMIT, str(_MOST_ROWS))
     try:
         yield
     finally:
-        if before is not None:
-            spark.conf.set(_LIMIT, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)
