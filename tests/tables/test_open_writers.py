@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.tables.formats import delta_append, delta_log, new_files, parquet_log
-from headrace.tables.formats.table_log import TableConflict, WrongTable
+from headrace.tables.formats.table_log import DataFile, TableConflict, WrongTable
 from headrace.tables.lake_table import DELTA, FORMATS, PARQUET
 from headrace.tables.table_logs import log_of
 from tests.tables.test_table_logs import SCHEMA, batch, table_of, write
@@ -104,3 +105,27 @@ def test_a_commit_that_follows_nothing_is_taken_back(
     assert log_of(table).offsets() == log.offsets() == {0: 9 if is_created_again else 3}
     log.append([], {0: 10}, log.offsets(), 1)
     assert log_of(table).offsets() == {0: 10}
+
+
+@pytest.mark.parametrize("form", [DELTA, PARQUET])
+def test_data_files_and_their_folders_are_on_the_disk_before_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    table = table_of(tmp_path, form)
+    log = log_of(table)
+    log.create(SCHEMA, [], {0: 0})
+    data = Path(table.path) / (parquet_log.FILES if form == PARQUET else "")
+    names = ["day=2026-01-01/a.parquet", "b.parquet"]
+    for name in names:
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(b"rows")
+    synced: list[Path] = []
+
+    def sync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink())
+
+    monkeypatch.setattr(os, "fsync", sync)
+    log.append([DataFile(name, 4, 1, {}, "{}") for name in names], {0: 2}, {0: 0}, 1)
+    (draft,) = [number for number, path in enumerate(synced) if path.name.endswith(".json.tmp")]
+    expected = {data, data / "day=2026-01-01", *(data / name for name in names)}
+    assert set(synced[:draft]) == expected

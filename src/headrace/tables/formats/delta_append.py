@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from headrace.tables.formats.new_files import publish, sync
+from headrace.tables.formats.new_files import publish, sync_files
 from headrace.tables.formats.table_log import CommitTaken, DataFile
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def append_entry(
     actions += [{"add": _added(file, now_ms)} for file in files]
     actions += [{"txn": {"appId": name, "version": end}} for name, end in transactions.items()]
     # After a power failure, the table must not name a file whose rows were still in memory.
-    for file in files:
-        sync(log.parent / file.path)
+    sync_files(log.parent, [file.path for file in files])
     try:
         publish(entry_of(log, version), "".join(f"{json.dumps(action)}\n" for action in actions))
     except FileExistsError as error:

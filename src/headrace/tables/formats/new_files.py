@@ -1,9 +1,11 @@
-"""Files of a table's log on a local disk. A file appears whole under its name or not at all, and only once."""
+"""Files of a table on a local disk. A file of its log appears whole under its name or not at all, and only once. Before
+it appears, the data files that it names are on the disk."""
 
 from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -20,10 +22,21 @@ def publish(file: Path, text: str) -> None:
         file.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
-    sync(file.parent)
+    _sync(file.parent)
 
 
-def sync(path: Path) -> None:
+def sync_files(root: Path, names: Iterable[str]) -> None:
+    """Waits until data files below `root` are on the disk, and the directories that hold their names."""
+    directories = {root}
+    for name in names:
+        file = root / name
+        _sync(file)
+        directories.update(folder for folder in file.parents if root in folder.parents)
+    for folder in directories:
+        _sync(folder)
+
+
+def _sync(path: Path) -> None:
     """Waits until the content of a file or directory is on the disk, if it exists."""
     try:
         handle = os.open(path, os.O_RDONLY)

@@ -31,7 +31,7 @@ import pyarrow.dataset as ds
 
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.tables.formats.file_set import FileFacts, dataset_of
-from headrace.tables.formats.new_files import publish, sync
+from headrace.tables.formats.new_files import publish, sync_files
 from headrace.tables.formats.table_files import Layout, refuse_used_path, write_file
 from headrace.tables.formats.table_log import TOPIC, TOPIC_ID, CommitTaken, DataFile, Offsets, Snapshot, TableLog
 
@@ -209,8 +209,7 @@ class ParquetLog(TableLog):
             content["columns"] = _text_of(columns)
         try:
             self._name_files(found)
-            for file in added:
-                sync(self._root / FILES / file.path)
+            sync_files(self._root / FILES, [file.path for file in added])
             entry = self._root / _COMMITS / _commit_name(number)
             try:
                 publish(entry, json.dumps(content))
