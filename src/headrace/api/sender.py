@@ -15,6 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headrace.api.errors import DeliveryFailed, NotPossible
+from headrace.kernel.plurals import counted
 
 DEFAULT_GUARANTEE: Final = "at-least-once"
 GUARANTEES: Final = ("at-most-once", "at-least-once", "exactly-once")
@@ -140,7 +141,9 @@ class Sender:
         if self._failures:
             self._raise()
         if left:
-            raise DeliveryFailed(f"{left} records were not delivered within {timeout_s:g} s: is the cluster reachable?")
+            raise DeliveryFailed(
+                f"not delivered within {timeout_s:g} s: {counted(left, 'record')}; is the cluster reachable?"
+            )
 
     def close(self) -> None:
         """Ends the producer: its threads and connections, and what it asks of topics that it knows."""

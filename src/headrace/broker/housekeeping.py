@@ -16,6 +16,7 @@ from typing import Final, TypeVar, TypeVarTuple
 from headrace.config import BrokerConfig
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import StorageFault
+from headrace.kernel.plurals import counted
 from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
 from headrace.storage.dirs.delayed_deletion import remove
 from headrace.storage.dirs.lazy_logs import LazyLogs
@@ -152,7 +153,7 @@ class Housekeeping:
             if at % _LOGS_AT_A_STRETCH == 0:
                 await asyncio.sleep(0)
         if deleted:
-            log.info("retention deleted %d segments", deleted)
+            log.info("retention deleted %s", counted(deleted, "segment"))
 
     async def _expire(self) -> None:
         self._log_dirs.expire_producers(self._clock.wall_ms(), self._config().producer_id_expiration_ms)

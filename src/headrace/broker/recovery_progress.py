@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from headrace.kernel.plurals import counted
 from headrace.storage.recovery.recovery import Progress
 
 log = logging.getLogger("headrace.broker")
@@ -31,7 +32,7 @@ class RecoveryProgress:
         with self._lock:
             now = self._clock()
             if self._next_at is None:
-                log.info("checking %d logs after an unclean stop", step.logs)
+                log.info("checking %s after an unclean stop", counted(step.logs, "log"))
                 self._next_at = now + _EVERY_S
             is_done = step.segments_done == step.segments_to_check
             self._checked += is_done

@@ -46,6 +46,7 @@ from headrace.coordination.waiting import until
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.plurals import counted
 from headrace.security.acl.filters import AclFilter
 from headrace.security.acl.model import Acl
 from headrace.security.sasl.tokens import DelegationToken
@@ -170,7 +171,7 @@ class Controller:
                 logger.exception("giving leadership back to the preferred replicas failed")
                 continue
             if moved:
-                logger.info("leadership of %d partitions went back to their preferred replicas", moved)
+                logger.info("leadership of %s went back to the preferred replica", counted(moved, "partition"))
 
     # Topics
 

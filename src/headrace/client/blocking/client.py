@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 
 from headrace.client.blocking.connection import BlockingConnection
 from headrace.client.errors import Unreachable
@@ -163,7 +163,7 @@ class BlockingClient:
             connection.close()
         self._connections.clear()
 
-    def __enter__(self) -> BlockingClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
