@@ -2,7 +2,7 @@
 
 Other tests kill at random moments. This one counts the calls of a short life, in which the broker creates, writes,
 compacts, cuts and deletes logs: about a thousand. It kills at some of them in `make test`, at two hundred in the long
-form, and at each, before it and within it, with HEADRACE_ROUNDS=3000 (two hours). HEADRACE_CALLS=120-140 chooses
+form, and at each, before and within it, with HEADRACE_ROUNDS=3000 (two hours). HEADRACE_CALLS=120-140 chooses
 the calls.
 """
 
@@ -57,7 +57,6 @@ _SMALL: Final = {
 _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "1"}
 _T0_MS: Final = 1_700_000_000_000
 _DELETED_BEFORE: Final = 5
-_KILLS: Final = rounds(short=6, long=200)
 
 
 class Died(Exception):
@@ -281,24 +280,51 @@ class Trial:
         directory.mkdir()
         self._shim = KillShim(shims, below=self.data)
 
-    def live(self, said: Acknowledged, kill_at: int | None, *, half_written: bool = False) -> int:
+    def live(self, said: Acknowledged, kill_at: int | None = None, *, half_written: bool = False) -> int:
         """One life with a clean stop, or until the kill. Returns the number of calls it made."""
+
+        def operate(broker: BrokerProcess) -> None:
+            with Client(broker) as client:
+                Life(broker, client, said).run()
+
+        return self.start(operate, kill_at, half_written=half_written)
+
+    def start(
+        self, operate: Callable[[BrokerProcess], None], kill_at: int | None = None, *, half_written: bool = False
+    ) -> int:
         self._shim.kill_at(kill_at, half_written=half_written)
         try:
             broker = BrokerProcess(_SETTINGS, self.data, within=self._shim.command)
         except RuntimeError:
-            assert self._shim.killed_at, "the broker did not start"
+            assert self.killed_at, "the broker did not start"
             return self._shim.made
         try:
-            with Client(broker) as client:
-                Life(broker, client, said).run()
+            operate(broker)
             code = broker.stop()
-            assert code == 0 or self._shim.killed_at
+            assert code == 0 or self.killed_at
         except Died:
-            assert self._shim.killed_at
+            assert self.killed_at
         finally:
             broker.kill()
         return self._shim.made
+
+    def crash(self, said: Acknowledged) -> None:
+        """One life that ends like a crash of the machine: a part of a batch, indexes and small files are lost."""
+        broker = BrokerProcess(_SETTINGS, self.data)
+        try:
+            with Client(broker) as client:
+                Life(broker, client, said).run()
+        finally:
+            broker.kill()
+        for topic in ("orders", "prices", "__consumer_offsets"):
+            log = self.data / f"{topic}-0"
+            *_, last = sorted(log.glob("*.log"))
+            batch = build_batch([Record(b"k", b"torn" * 20, timestamp_ms=_T0_MS)])
+            with last.open("ab") as out:
+                out.write(batch[: len(batch) // 2])
+            for index in [*log.glob("*.index"), *log.glob("*.snapshot")][::2]:
+                index.unlink()
+            (log / "leader-epoch-checkpoint").unlink()
 
     @property
     def killed_at(self) -> str:
@@ -318,22 +344,22 @@ class Trial:
         assert set(strays(self.data)) <= {"gone-0"}, broker.output[-2000:]
 
 
-def chosen(calls: int) -> list[tuple[int, bool]]:
+def chosen(calls: int, number: int) -> list[tuple[int, bool]]:
     """Calls, and whether half of the bytes are written if it is a write."""
     if wanted := os.environ.get("HEADRACE_CALLS"):
         first, _, last = wanted.partition("-")
         return [(call, half) for call in range(int(first), int(last or first) + 1) for half in (False, True)]
     every = [(call, half) for call in range(calls) for half in (False, True)]
-    return sorted(random.Random(_KILLS).sample(every, min(len(every), _KILLS)))
+    return sorted(random.Random(number).sample(every, min(len(every), number)))
 
 
 @pytest.mark.timeout(14_400 if is_long() else 300)
 def test_what_was_acknowledged_survives_a_kill_at_any_call(tmp_path: Path) -> None:
     said, shims = Acknowledged(), tmp_path / "shims"
     counted = Trial(tmp_path / "counted", shims)
-    calls = counted.live(said, None)
+    calls = counted.live(said)
     counted.check(said)
-    for call, half_written in chosen(calls):
+    for call, half_written in chosen(calls, rounds(short=5, long=200)):
         said, directory = Acknowledged(), tmp_path / f"killed-{call}-{half_written}"
         trial = Trial(directory, shims)
         trial.live(said, call, half_written=half_written)
@@ -343,3 +369,30 @@ def test_what_was_acknowledged_survives_a_kill_at_any_call(tmp_path: Path) -> No
             error.add_note(f"killed at call {call} of {calls}: {trial.killed_at}; open: {said.asked or 'nothing'}")
             raise
         shutil.rmtree(directory)
+
+
+@pytest.mark.timeout(14_400 if is_long() else 300)
+def test_the_start_after_a_crash_may_be_killed_at_any_call(tmp_path: Path) -> None:
+    said, shims = Acknowledged(), tmp_path / "shims"
+    crashed = Trial(tmp_path / "crashed", shims)
+    crashed.crash(said)
+
+    def copy(name: str) -> Trial:
+        trial = Trial(tmp_path / name, shims)
+        shutil.copytree(crashed.data, trial.data)
+        return trial
+
+    counted = copy("counted")
+    calls = counted.start(lambda _: None)
+    counted.check(said)
+    for call, half_written in chosen(calls, rounds(short=4, long=1000)):
+        trial = copy(f"killed-{call}-{half_written}")
+        # Twice: the second start finds what the first one left.
+        for _ in range(2):
+            trial.start(lambda _: None, call, half_written=half_written)
+        try:
+            trial.check(said)
+        except Exception as error:
+            error.add_note(f"killed at call {call} of {calls}: {trial.killed_at}")
+            raise
+        shutil.rmtree(trial.data.parent)
