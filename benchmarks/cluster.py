@@ -77,7 +77,7 @@ class KafkaCluster:
         voters = ",".join(f"{number}@127.0.0.1:{port}" for number, port in controllers.items())
         self._nodes: dict[int, ReferenceKafka] = {}
         for number, controller in controllers.items():
-            node = ReferenceKafka(directory / f"kafka-{number}", node_id=number)
+            node = ReferenceKafka(directory / f"kafka-{number}", node_id=number, full_compiler=True)
             node.settings |= {
                 "controller.quorum.voters": voters,
                 "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{controller}",

@@ -114,7 +114,7 @@ def kafkas(directory: Path, sources: dict[Shape, Path], copies: int) -> dict[Sha
     settings = {"log.cleaner.backoff.ms": "100", "log.cleaner.threads": "1", "log.retention.ms": "-1"}
     settings["log.cleaner.dedupe.buffer.size"] = str(MAP_BYTES)
     told = ("-Dorg.slf4j.simpleLogger.log.org.apache.kafka.storage.internals.log=info",)
-    kafka = reference.ReferenceKafka(directory / "kafka", settings=settings, java_options=told)
+    kafka = reference.ReferenceKafka(directory / "kafka", settings=settings, java_options=told, full_compiler=True)
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": str(CONFIG.segment_bytes),

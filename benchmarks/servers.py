@@ -136,7 +136,7 @@ class Kafka(Server):
         self._node: ReferenceKafka | None = None
 
     def start(self) -> Server:
-        self._node = self._node or ReferenceKafka(self.directory, settings=self.settings)
+        self._node = self._node or ReferenceKafka(self.directory, settings=self.settings, full_compiler=True)
         self.port = self._node.port
         # Formatting happens once per data directory and is not part of a start.
         self._node.format()

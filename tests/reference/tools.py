@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from tests.reference.kafka import fetch
+from tests.reference.kafka import class_archive, fetch
 
 SOURCE = Path(__file__).with_name("ToolRunner.java")
 
@@ -39,6 +39,7 @@ class KafkaTools:
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
+            *class_archive(),
         ]
         self._process = subprocess.Popen(
             ["java", *options, "-cp", f"{fetch()}/*", str(SOURCE)],
