@@ -115,6 +115,11 @@ def riddles_in_messages(source: Path) -> list[str]:
     return found
 
 
+def large_folders(source: Path) -> dict[str, int]:
+    folders = Counter(str(path.parent.relative_to(source)) for path in modules(source) if path.name != "__init__.py")
+    return {name: count for name, count in folders.items() if count > 20}
+
+
 def figures(root: Path) -> dict[str, object]:
     source = root / "src" / "headrace"
     paths = modules(source)
@@ -122,7 +127,6 @@ def figures(root: Path) -> dict[str, object]:
     trees = {path: ast.parse(text) for path, text in texts.items()}
     lines = sum(text.count("\n") for text in texts.values())
     any_count = {path: uses_of_any(tree) for path, tree in trees.items()}
-    folders = Counter(str(path.parent.relative_to(source)) for path in paths if path.name != "__init__.py")
     every = [function for tree in trees.values() for function in functions(tree)]
     constructors = [f for f in every if f.name == "__init__"]
     return {
@@ -135,7 +139,7 @@ def figures(root: Path) -> dict[str, object]:
         ),
         "functions with complexity above 10": sum(complexity(f) > 10 for f in every),
         "files above 400 lines": sum(text.count("\n") > 400 for text in texts.values()),
-        "folders above 20 files": {name: n for name, n in folders.items() if n > 20},
+        "folders above 20 files": large_folders(source),
         "modules that no package docstring names": len(unmapped(source)),
         "unclear words in documentation": len(riddles_in_documentation(root)),
         "unclear words in messages and help texts": len(riddles_in_messages(source)),
