@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from headrace.pipelines.spark.java import cache_dir
 from headrace.testing import RunningBroker, broker
 from tests.reference.kafka import KEEPS_OLD_RECORDS
 from tests.support.names import unique
@@ -44,7 +43,6 @@ class Ran:
 def environment(home: Path, bootstrap: str | None) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE", "XDG"))}
     where = {} if bootstrap is None else {"HEADRACE_BOOTSTRAP": bootstrap}
-    where["HEADRACE_CACHE"] = str(cache_dir())  # Spark starts faster with what earlier sessions left there
     return {**kept, "HOME": str(home), "PATH": f"{PROGRAMS}:{os.environ['PATH']}", "TERM": "xterm", **where}
 
 

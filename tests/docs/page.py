@@ -29,7 +29,6 @@ from typing import Final, cast
 import pexpect
 
 from headrace.net.free_ports import free_port
-from headrace.pipelines.spark.java import cache_dir
 from tests.support.clock import PATIENCE_S, wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -170,7 +169,6 @@ class PageRun:
             "HOME": str(directory),
             "TERM": "xterm",
             "HEADRACE_BOOTSTRAP": f"localhost:{self.ports['9092']}",
-            "HEADRACE_CACHE": str(cache_dir()),  # Spark starts faster with what earlier sessions left there
             **environment,
         }
         self.running: dict[str, LeftRunning] = {}

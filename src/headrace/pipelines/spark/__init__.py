@@ -2,7 +2,6 @@
 
 `java`             finds a Java that Spark can run on
 `spark_home`       the home of Spark without the zipped copy of PySpark
-`class_archive`    the classes of Spark in one file, for a fast start
 `jvm_process`      the start of Spark's JVM: SIGTERM, a file for its output
 `connector_jars`   Spark's own Kafka connector, chosen by `backend`
 `realtime`         Spark's real-time mode
