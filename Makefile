@@ -38,8 +38,8 @@ $(DONE)/headrace: pyproject.toml $(DONE)/requirements
 run: setup ## Runs a broker on localhost:9092, the web console and a word count on Spark, in ./data, until Ctrl-C
 	@exec $(BIN)/headrace demo wordcount --data data
 
-test: setup programs check ## Runs the checks, then every test, four at a time (tests/support/lanes.py); 25 minutes on two idle cores
-	$(PYTEST) -n 4
+test: setup programs check ## Runs the checks, then every test, three at a time (tests/support/lanes.py); 25 minutes on two idle cores
+	$(PYTEST) -n 3
 
 # Without Java and without Apache Kafka: the unit tests that need neither, and a broker used by four real programs. The
 # tests of the Python kit start many brokers, those of the tools read the whole tree: only `make test` runs them.

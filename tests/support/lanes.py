@@ -1,6 +1,6 @@
-"""Which tests `make test` runs in parallel (`pytest -n 4`), and in which order.
+"""Which tests `make test` runs in parallel (`pytest -n 3`), and in which order.
 
-Most of a run is waiting: for sessions to end, brokers to return, JVMs to start. So four processes run tests on two
+Most of a run is waiting: for sessions to end, brokers to return, JVMs to start. So three processes run tests on two
 cores. Tests that share a costly set-up (a Spark session, an Apache Kafka) run in one process. The other files go to the
 process that is free, the long files first, so that all processes end together.
 """

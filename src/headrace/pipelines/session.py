@@ -130,11 +130,9 @@ def _class_archive() -> str:
     directory = cache_dir()
     java = find_java()
     if java.version < 19:
-        # JDKs before 19 cannot write the archive automatically, and making it by hand is not worth the effort here.
-        archive = directory / f"spark-classes-{java.version}.jsa"
-        if archive.exists():
-            return f"-XX:SharedArchiveFile={archive}"
-        return f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}" if os.environ.get("HEADRACE_MAKE_CDS") else ""
+        # It would write the archive at the end of a session, for up to a minute on a busy machine. The JVM holds the
+        # output of the command until then, and a pipe behind it would wait.
+        return ""
     directory.mkdir(parents=True, exist_ok=True)
     return f"-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile={directory / f'spark-classes-{java.version}.jsa'}"
 
