@@ -15,8 +15,11 @@ from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.spark.java import JavaMissing, find_java
 from headrace.testing import RunningBroker, broker
 from tests.support import effort
+from tests.support.clock import PATIENCE_S
 
 PROGRAMS = Path(sys.executable).parent
+# A session of Spark alone took 68 s at a load of nine.
+_LONGEST_S = 3 * PATIENCE_S
 EXAMPLES = {
     name: examples(command) for name, command in commands() if name.split()[0] in ("pipeline", "mirror", "demo")
 }
@@ -69,6 +72,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, clusters: tuple[RunningBroker
     return directory
 
 
+@pytest.mark.timeout(4 * _LONGEST_S)
 @pytest.mark.parametrize("name", [name for name in ORDER if effort.is_long() or name not in LONG])
 def test_help_examples_work(name: str, home: Path, clusters: tuple[RunningBroker, RunningBroker]) -> None:
     env = {**os.environ, "HEADRACE_BOOTSTRAP": clusters[0].bootstrap, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"}
@@ -84,6 +88,6 @@ def test_help_examples_work(name: str, home: Path, clusters: tuple[RunningBroker
         if name == "pipeline init":
             line = f"{example} && echo hello | headrace produce input"
         done = subprocess.run(
-            ["bash", "-c", line], env=env, cwd=home, capture_output=True, text=True, timeout=120, check=False
+            ["bash", "-c", line], env=env, cwd=home, capture_output=True, text=True, timeout=_LONGEST_S, check=False
         )
         assert done.returncode == 0, f"{example}\n{done.stdout}{done.stderr}"
