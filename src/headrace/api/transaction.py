@@ -147,9 +147,10 @@ class Transactions:
 
     def _stuck(self) -> DeliveryFailed:
         return DeliveryFailed(
-            f"transactional id {self._id!r}: the offsets of the transaction were not taken in {OFFSETS_TIMEOUT_S:g} s, "
-            "because librdkafka waits for a group coordinator that is gone. Nothing of the transaction is visible: "
-            "start the program again, or open the transactions of this id again"
+            f"transactional id {self._id!r}: the offsets of the transaction were not taken in {OFFSETS_TIMEOUT_S:g} s. "
+            "Either the cluster refuses them (look at its log), or librdkafka waits for a group coordinator that is "
+            "gone. Nothing of the transaction is visible: start the program again, or open the transactions of this id "
+            "again"
         )
 
     def _abort(self) -> None:

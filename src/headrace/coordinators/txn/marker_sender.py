@@ -125,6 +125,10 @@ class ShardMarkers:
         await self._write_completion(prepared)
 
     async def _write_completion(self, prepared: Transaction) -> None:
+        """Repeats until the record is committed. Only `forget` ends it earlier: a failed write has the same error as a
+        shard that is unloaded (NOT_COORDINATOR on a full disk), and without the record the transaction never ends.
+        """
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 reply = self._complete(prepared)
@@ -132,10 +136,9 @@ class ShardMarkers:
                     await reply
                 return
             except Fault as fault:
-                # "Not coordinator" means that the shard is unloaded, and this task ends; other errors are temporary.
-                if fault.code is ErrorCode.not_coordinator:
-                    return
-                await asyncio.sleep(_LONGEST_PAUSE_SECONDS)
+                logger.info("transaction %r: its end is written again: %s", prepared.transactional_id, fault.message)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _round(self, left: Iterable[TopicPartition], marker: EndMarker) -> Outcomes:
         outcomes: Outcomes = {}

@@ -13,7 +13,7 @@ from headrace.coordinators.txn.core.transaction import Transaction, TransactionS
 from headrace.coordinators.txn.marker_sender import ShardMarkers
 from headrace.coordinators.txn.marker_writer import EndMarker
 from headrace.coordinators.txn.verification_guards import VerificationGuards
-from headrace.kernel.errors import ErrorCode, NotLeader
+from headrace.kernel.errors import ErrorCode, NotLeader, Refused
 from headrace.kernel.ids import TopicPartition
 from tests.support.clock import PATIENCE_S, wait_on_loop
 
@@ -130,6 +130,26 @@ def test_a_fenced_coordinator_stops_without_completing() -> None:
         world.sender.begin(prepared(THERE))
         await world.finished()
         assert not world.completed
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_a_transaction_is_written_when_the_disk_has_room_again() -> None:
+    """A write to a full disk fails with the error that an unloaded shard has, too: NOT_COORDINATOR."""
+
+    async def scenario() -> None:
+        world = World([1, 2])
+        full = [Refused(ErrorCode.not_coordinator, "no space left on the disk") for _ in range(3)]
+
+        def complete(transaction: Transaction) -> None:
+            if full:
+                raise full.pop()
+            world.completed.append(transaction)
+
+        world.sender = ShardMarkers(world.view, 1, world, world, lambda: 4, complete)  # type: ignore[arg-type]
+        world.sender.begin(prepared(THERE))
+        await world.finished()
+        assert not full and world.completed == [prepared(THERE)]
 
     asyncio.run(scenario())
 
