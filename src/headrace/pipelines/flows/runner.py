@@ -43,8 +43,9 @@ from headrace.pipelines.flows.progress import (
 from headrace.pipelines.flows.run_lock import CHECKPOINTS, RunLock
 from headrace.pipelines.flows.running_flow import FIRST_PAUSE_S, RunningFlow, finished_batch
 from headrace.pipelines.flows.session import make_active
-from headrace.pipelines.flows.spec import PipelineSpec
+from headrace.pipelines.flows.spec import FORMAT, PipelineSpec
 from headrace.pipelines.spark.plan_guard import guard, plan_text, shape_of
+from headrace.pipelines.spark.source_environment import SOURCE, complete_source_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,6 +132,8 @@ class PipelineRun:
         self._check_plans()
         if self.is_controlled:
             self._control = control_of(self.spec, self, security, self.report)
+        if len(self.flows) > 1 and self.spec.configuration.get(FORMAT, SOURCE) == SOURCE:
+            complete_source_environment(self.spark)
         for flow in self.flows:
             deadline = time.monotonic() + _LONGEST_START_S
             while self._are_many_starting() and time.monotonic() < deadline and not self._stop.is_set():

@@ -10,4 +10,5 @@
 `closed_session`   the other Python processes of Spark, quiet when their socket is closed
 `worker_clients`   the clients that a Python worker process keeps between its tasks
 `running_batch`    the micro-batch that a task belongs to
+`source_environment`  the environment of the data source's processes, for streams that start together
 """
