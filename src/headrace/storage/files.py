@@ -41,6 +41,10 @@ def is_no_space(error: OSError) -> bool:
     return error.errno in _NO_SPACE
 
 
+def no_space(path: Path) -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
 @contextlib.contextmanager
 def tolerated_no_space() -> Iterator[None]:
     """Ignores a full disk, for writes that only save work later."""

@@ -52,7 +52,9 @@ class Log:
         *,
         topic_id: uuid.UUID | None = None,
         on_disk_fault: Callable[[OSError], None] | None = None,
+        before_files: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_files` runs before the files of a log that began in memory are created, and may raise OSError."""
         self.name = partition
         self.topic, self.partition = partition
         self.topic_id = topic_id
@@ -64,6 +66,7 @@ class Log:
         # When the broker's flush timer last flushed this log, for flush.ms. A new log is not due before that time.
         self.last_flush_ms = contents.segments.active.created_ms
         self._disk = DiskFaults(partition, self.directory, on_disk_fault)
+        self._before_files = before_files
         self._next_offset = 0
         self._log_start_offset = 0
         self._high_watermark = 0
@@ -300,6 +303,7 @@ class Log:
         """Creates the files of a log that began in memory."""
         if not self.segments.has_files:
             with self._disk.raised():
+                self._before_files()
                 make_directory(self.directory, self.topic_id)
                 self.segments.make_files(self.config)
 

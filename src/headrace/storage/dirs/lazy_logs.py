@@ -39,10 +39,14 @@ class LazyLogs:
         now_ms: int,
         deletions: DelayedDeletions,
         on_disk_fault: Callable[[OSError], None],
+        before_files: Callable[[], None],
     ) -> Log:
-        """A new, empty log. `directory` must not exist."""
+        """A new, empty log. `directory` must not exist. `before_files` runs before its files are created, and may raise
+        OSError."""
         contents = LogContents.empty(directory, config, deletions, now_ms=now_ms)
-        log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
+        log = Log(
+            partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault, before_files=before_files
+        )
         self._waiting.append(log)
         self._arrived.set()
         return log

@@ -58,6 +58,8 @@ class LogDir:
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
         # The partitions that are in the checkpoint files.
         self._marked: set[TopicPartition] = set()
+        # New logs whose entries in the files are those of deleted logs, because the disk was full.
+        self._outdated: set[TopicPartition] = set()
         # The event loop must write the files before a new topic reuses a name; the timer's thread may be writing them.
         self._checkpointing = threading.Lock()
 
@@ -214,6 +216,14 @@ class LogDir:
         """Whether the files contain the partition, or a deleted one of the same name."""
         return partition in self._marked
 
+    def note_outdated_marks(self, partition: TopicPartition) -> None:
+        """The partition has a new log, and its entries in the files are those of a deleted one."""
+        self._outdated.add(partition)
+
+    def has_outdated_marks(self, partition: TopicPartition) -> bool:
+        """The log must get no record while this is true: after a crash the entries would apply to it."""
+        return partition in self._outdated
+
     def _checkpoint(self, logs: list[Log]) -> None:
         offsets = [(TopicPartition(log.topic, log.partition), log) for log in logs]
         try:
@@ -227,6 +237,7 @@ class LogDir:
             write_offsets(self.path / LOG_START_FILE, starts)
             write_offsets(self.path / HIGH_WATERMARK_FILE, {tp: log.high_watermark for tp, log in offsets})
             self._marked = {tp for tp, _ in offsets}
+            self._outdated.clear()
         except OSError as error:
             if not is_no_space(error):
                 raise StorageFault(f"{error.strerror} on {error.filename or self.path}") from error

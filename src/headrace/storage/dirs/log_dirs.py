@@ -32,7 +32,7 @@ from headrace.storage.dirs.report import DirectoryReport
 from headrace.storage.dirs.start_recovery import StartRecovery
 from headrace.storage.dirs.strays import Stray, set_aside, strays_in
 from headrace.storage.dirs.unopened_log import owner_of
-from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name
+from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name, no_space
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import Damage, Progress, open_log
@@ -140,12 +140,12 @@ class LogDirs:
                 existing.assign_topic_id(topic_id)
             return existing
         home = self.choice.take(key)
-        if home.still_marks(key):
-            # After a crash the checkpoints of a deleted log of that name must not apply to the new one.
-            self._checkpoint(home)
+        self._remove_old_marks(home, key)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
         if self.lazy_logs is not None and not path.exists():
+            if home.still_marks(key):
+                home.note_outdated_marks(key)
             log = self.lazy_logs.log(
                 path,
                 key,
@@ -154,10 +154,13 @@ class LogDirs:
                 now_ms=now_ms,
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
+                before_files=partial(self._replace_outdated_marks, home, key),
             )
             self._logs.put(log, home)
             return log
         try:
+            if home.still_marks(key):
+                raise no_space(home.path)
             make_directory(path, topic_id)
             log = open_log(
                 path,
@@ -172,6 +175,19 @@ class LogDirs:
             raise self._fault(f"cannot create {key} in {home.path}", home, error) from error
         self._logs.put(log, home)
         return log
+
+    def _remove_old_marks(self, home: LogDir, key: TopicPartition) -> None:
+        """After a crash the checkpoints of a deleted log of that name must not apply to the new one. On a full disk
+        they stay."""
+        if home.still_marks(key):
+            self._checkpoint(home)
+
+    def _replace_outdated_marks(self, home: LogDir, key: TopicPartition) -> None:
+        """Before a new log gets its first record. Raises OSError if the disk is still full."""
+        if home.has_outdated_marks(key):
+            self._checkpoint(home)
+            if home.has_outdated_marks(key):
+                raise no_space(home.path)
 
     def _check_owner(self, path: Path, key: TopicPartition, topic_id: uuid.UUID | None, now_ms: int) -> None:
         """Refuses an existing directory with the log of another topic, which appeared while the broker ran. Also
@@ -243,9 +259,10 @@ class LogDirs:
 
     def begin_move(self, key: TopicPartition, target: LogDir, *, now_ms: int = 0) -> FutureLog:
         """Creates the future log of the partition in `target`. Raises StorageFault."""
-        if target.still_marks(key):
-            self._checkpoint(target)
+        self._remove_old_marks(target, key)
         try:
+            if target.still_marks(key):
+                raise no_space(target.path)
             return self.futures.begin(self._logs[key], self._logs.home(key), target, now_ms)
         except OSError as error:
             raise self._fault(f"cannot move {key} to {target.path}", target, error) from error
