@@ -2,7 +2,8 @@
 how far each log is clean.
 
 The event loop owns it; only `Cleaner.clean` runs in a thread, through `in_thread`. If a log fails, the broker logs it
-once and skips the log until the next start, so that one bad segment does not block the compaction of other logs.
+once and skips the log until the next start, so that one bad segment does not block the compaction of other logs. If the
+disk is full, it skips the log for a minute.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from headrace.storage.log import Log
 logger = logging.getLogger("headrace.storage.compaction")
 
 CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
+# A round on a full disk reads a whole log in vain. Meanwhile other logs, which need less room, have their turn.
+_FULL_DISK_PAUSE_MS: Final = 60_000
 
 InThread = Callable[[Callable[[], Cleaned]], Awaitable[Cleaned]]
 
@@ -59,6 +62,7 @@ class CompactionRounds:
         self._checkpoints = {home: self._read_checkpoint(home) for home in log_dirs.directories}
         self._changed: set[LogDir] = set()  # directories whose checkpoint must be written
         self._set_aside: set[TopicPartition] = set()
+        self._postponed: dict[TopicPartition, int] = {}  # until this time
         self._stopping = False
         log_dirs.when_deleted.append(self._forget)
         log_dirs.when_moved.append(self._moved)
@@ -69,6 +73,8 @@ class CompactionRounds:
 
     async def run_one(self, now_ms: int) -> Cleaned | None:
         """Cleans the dirtiest log that is due. Returns None if no log is due."""
+        if self._changed:
+            self._write_changed()
         candidates = [(dirt, log) for log in self._log_dirs.logs() if (dirt := self._due(log, now_ms)) is not None]
         if not candidates:
             return None
@@ -81,6 +87,8 @@ class CompactionRounds:
             return None
         if partition in self._log_dirs.futures:
             return None  # a copy of a log that changes would be dirty below its checkpoint
+        if self._postponed.get(partition, now_ms) > now_ms:
+            return None
         try:
             dirt = dirt_of(log, self._checkpoints[self._log_dirs.directory_of(log)].get(partition), now_ms)
         except OSError:
@@ -105,9 +113,9 @@ class CompactionRounds:
         except (Fault, OSError) as error:
             # Retention, truncation or deletion may have removed the files during the round. That is no fault.
             if self._log_dirs.log(*partition) is log and log.segments.holds(job.segments):
-                self._set_aside.add(partition)
-                logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
+                self._failed(partition, error, now_ms)
             return None
+        self._postponed.pop(partition, None)
         self._note_clean(log, partition, cleaned.clean_up_to)
         saved = cleaned.bytes_read and 1 - cleaned.bytes_written / max(1, sum(s.size_bytes for s in job.segments))
         logger.info(
@@ -115,6 +123,14 @@ class CompactionRounds:
             partition, cleaned.clean_up_to, cleaned.keys, cleaned.bytes_written / 1e6, 100 * saved,
         )  # fmt: skip
         return cleaned
+
+    def _failed(self, partition: TopicPartition, error: Fault | OSError, now_ms: int) -> None:
+        if isinstance(error, OSError) and is_no_space(error):
+            self._postponed[partition] = now_ms + _FULL_DISK_PAUSE_MS
+            logger.warning("compaction of %s has no room on the disk, and is tried again in a minute", partition)
+            return
+        self._set_aside.add(partition)
+        logger.error("compaction of %s failed and is set aside until the next start: %s", partition, error)
 
     def _work(self, settings: CleanerSettings, job: CompactionJob) -> Cleaned:
         # Imported in the thread of the first round: numpy must not slow the start of a broker.
@@ -132,6 +148,7 @@ class CompactionRounds:
     def _forget(self, partition: TopicPartition, home: LogDir) -> None:
         """Drops the checkpoint of a deleted log, so that a later topic of the same name is dirty from its start."""
         self._set_aside.discard(partition)
+        self._postponed.pop(partition, None)
         if self._checkpoints[home].pop(partition, None) is None:
             return
         if not self._changed:  # a topic is deleted partition by partition: one write for all of them
@@ -155,8 +172,10 @@ class CompactionRounds:
             try:
                 write_offsets(home.path / CHECKPOINT_FILE, self._checkpoints[home])
             except OSError as error:
-                # If the disk is full, the old file stays, and after the next start some rounds repeat work.
-                if not is_no_space(error):
+                # If the disk is full, the old file stays until the next round. After a crash some rounds repeat work.
+                if is_no_space(error):
+                    self._changed.add(home)
+                else:
                     self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
 
     def _read_checkpoint(self, home: LogDir) -> dict[TopicPartition, int]:

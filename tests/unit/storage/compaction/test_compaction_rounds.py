@@ -21,6 +21,7 @@ from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from tests.support.clock import PATIENCE_S
 from tests.support.compacted_logs import COMPACT, HOUR_MS, latest, put, visible
+from tests.support.full_writes import FullWrites
 from tests.support.logs import NOW_MS, directory_in_memory
 
 
@@ -111,6 +112,34 @@ def test_log_whose_files_were_deleted_during_a_round_is_cleaned_by_the_next(tmp_
         dirs.close()
 
     asyncio.run(go())
+
+
+def test_round_that_finds_a_full_disk_at_any_write_is_repeated_when_there_is_room(tmp_path: Path) -> None:
+    async def go(first: int) -> bool:
+        """Whether a write failed."""
+        directory = tmp_path / str(first)
+        dirs, log = dirty_dirs(directory)
+        before = visible(log)
+        rounds = CompactionRounds(dirs, CleanerSettings, thread)
+        with FullWrites(directory, first) as writes:
+            is_done = await rounds.run_one(NOW_MS) is not None
+        assert dirs.offline == [], writes.failed
+        if not is_done:
+            assert visible(log) == before, writes.failed
+            assert not [path for path in log.directory.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
+            assert await rounds.run_one(NOW_MS + 1000) is None, "other logs have their turn"
+            assert await rounds.run_one(NOW_MS + 60_000) is not None, writes.failed
+        assert [value for _, _, value in visible(log)] == [b"27", b"28", b"29"], writes.failed
+        await rounds.run_one(NOW_MS + 120_000)
+        assert read_offsets(directory / CHECKPOINT_FILE) == {TopicPartition("orders", 0): 30}, "it is written again"
+        dirs.close()
+        return bool(writes.failed)
+
+    for first in range(1, 100):
+        if not asyncio.run(go(first)):
+            assert first > 3, "a round writes a segment, an index and a checkpoint"
+            return
+    raise AssertionError("a round has fewer than a hundred writes")
 
 
 def test_stop_ends_a_long_round_and_removes_its_files(tmp_path: Path) -> None:
