@@ -76,6 +76,8 @@ class ZooKeeperServer:
             f"dataDir={self.directory / 'data'}\nclientPort={self.port}\nclientPortAddress={self.host}\n"
             f"tickTime={self.tick_ms}\nmaxClientCnxns=0\nadmin.enableServer=false\nminSessionTimeout=1000\n"
             "maxSessionTimeout=60000\n"
+            # A kill keeps what was written, and a sync of a slow disk takes longer than the sessions of a test.
+            "forceSync=no\n"
             f"4lw.commands.whitelist=stat,srvr\n{self.extra}"
         )
         with (self.directory / "zookeeper.out").open("ab") as out:
