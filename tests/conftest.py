@@ -14,8 +14,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -52,6 +54,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A terminal that a test opens has its own size. (readline sets these variables in the processes of `pytest -n`.)
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
+
+# Tests write little and sync often, and a sync of a disk that many machines share may take seconds. What a killed
+# process has written is kept in memory, too.
+_MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 8 << 30:
+    os.environ["TMPDIR"] = str(_MEMORY)
+    tempfile.tempdir = None  # found out again
 
 # A busy machine is slow, so a slow example is no failure. pytest's time limit stops a test that hangs.
 hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
