@@ -14,6 +14,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +32,12 @@ from headrace.broker.identity import (
     home_of,
     open_embedded,
     owner_of,
+    registered_in,
     settle_in,
 )
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
+from headrace.broker.missing_directories import compare_directories
 from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.broker.registry_process import check_registry_address
 from headrace.broker.wiring.parts import Parts, wire
@@ -53,9 +56,11 @@ from headrace.coordination.startup_retry import answered
 from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Fault
+from headrace.kernel.ids import TopicPartition
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
+from headrace.replication.lost_logs import LostLogs
 from headrace.replication.service import topic_log_config
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
@@ -98,6 +103,7 @@ class Broker:
         self._opened: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._failed_disks: FailedDisks | None = None
+        self._lost_logs = LostLogs()
         # Off if all brokers of the cluster stop together.
         self.hands_over = True
 
@@ -155,6 +161,11 @@ class Broker:
         live.follow(ClusterImage(), image)
         self.log_dirs = await self._open_logs(live, image, cluster_id, claim)
         self._opened.append("logs")
+        registered = image.registered(broker_id) or registered_in(claim.stored, broker_id)
+        at_start = compare_directories(self.log_dirs, image, broker_id, registered)
+        self._lost_logs = lost_logs = at_start.lost
+        if lost_logs.reason:
+            log.error("%s", lost_logs.reason)
         view = ClusterView()
         live.subscribe(self._limits_changed)
         self.certificates.follow(live)
@@ -165,15 +176,15 @@ class Broker:
             store,
             view,
             live,
-            own_info,
+            replace(own_info, directories=at_start.to_register),
             clean_start=self._is_clean(),
             serve_fallback=fallback,
             acl_nodes=AclNodes(store),
             clock=clock,
         )
-        self.parts = wire(live, view, self.log_dirs, member, self.listeners, self.certificates, table, clock)
+        self.parts = wire(live, view, self.log_dirs, lost_logs, member, self.listeners, self.certificates, table, clock)
         self._opened.append("parts")
-        self._failed_disks = disks = FailedDisks(self.parts.gateway, self.log_dirs.logs)
+        self._failed_disks = disks = FailedDisks(self.parts.gateway, self._lost_replicas)
         member.membership.on_registered(lambda _: disks.tell())
         self.metrics = BrokerMetrics(
             self.parts, self.connections, self.log_dirs, view, member, self.certificates, clock
@@ -278,7 +289,12 @@ class Broker:
 
     def _is_clean(self) -> bool:
         """Whether the logs hold every record that this broker acknowledged. An empty disk may be a replaced one."""
-        return self.log_dirs.all_clean
+        return self.log_dirs.all_clean and not self._lost_logs.partitions()
+
+    def _lost_replicas(self) -> list[TopicPartition]:
+        """The replicas that this broker cannot serve, because their disk failed or is missing."""
+        failed = [found.name for found in self.log_dirs.logs() if found.offline_reason is not None]
+        return failed + self._lost_logs.partitions()
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)

@@ -200,7 +200,10 @@ class BrokerMetrics:
         )
         provide(
             "kafka_server_replicamanager_offlinereplicacount",
-            lambda: sum(partition.log.offline_reason is not None for partition in partitions.all()),
+            lambda: (
+                sum(partition.log.offline_reason is not None for partition in partitions.all())
+                + partitions.offline_count
+            ),
         )
         provide("kafka_server_replicamanager_isrshrinks_total", lambda: changes["shrinks"])
         provide("kafka_server_replicamanager_isrexpands_total", lambda: changes["expands"])

@@ -1,4 +1,4 @@
-"""Reports replicas on failed disks to the controller, until it confirms, so that other replicas lead.
+"""Reports replicas on failed and missing disks to the controller, until it confirms, so that other replicas lead.
 
 The controller drops the report when this broker registers again, because the disk may have been replaced. So the broker
 reports again after each registration. Otherwise it could be elected for a partition that it can neither read nor write.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace.kernel.errors import Fault
@@ -20,14 +20,6 @@ log = logging.getLogger("headrace.broker")
 _PAUSE_S: Final = 1.0
 
 
-class HeldLog(Protocol):
-    topic: str
-    partition: int
-
-    @property
-    def offline_reason(self) -> str | None: ...
-
-
 class ToController(Protocol):
     """The part of ControllerGateway that reports need."""
 
@@ -35,9 +27,9 @@ class ToController(Protocol):
 
 
 class FailedDisks:
-    def __init__(self, gateway: ToController, logs: Callable[[], Collection[HeldLog]]) -> None:
+    def __init__(self, gateway: ToController, lost: Callable[[], list[TopicPartition]]) -> None:
         self._gateway = gateway
-        self._logs = logs
+        self._lost = lost
         self._untold = False
         self._task: asyncio.Task[None] | None = None
 
@@ -46,9 +38,6 @@ class FailedDisks:
         self._untold = bool(self._lost())
         if self._untold and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._tell(), name="failed disk to the controller")
-
-    def _lost(self) -> list[TopicPartition]:
-        return [TopicPartition(one.topic, one.partition) for one in self._logs() if one.offline_reason is not None]
 
     async def _tell(self) -> None:
         while self._untold:

@@ -26,6 +26,7 @@ from headrace.broker.core.ownership import (
     refuse_part_of_unit,
 )
 from headrace.cluster import codecs
+from headrace.cluster.core.image import BrokerInfo
 from headrace.config import BrokerConfig
 from headrace.coordination import paths
 from headrace.coordination.core.tree import Tree
@@ -116,6 +117,12 @@ class LockedDirectories:
             tuple(sorted(map(int, accepted))),
             _brokers_with_replicas(stored.tree),
         )
+
+
+def registered_in(stored: StoredTree | None, broker_id: int) -> BrokerInfo | None:
+    """The last registration of the broker in its embedded store. A move to ZooKeeper does not copy registrations."""
+    node = None if stored is None else stored.tree.nodes.get(paths.accepted_broker(broker_id))
+    return None if node is None else codecs.decode_accepted(node.data)
 
 
 def _brokers_with_replicas(tree: Tree) -> tuple[int, ...]:

@@ -62,6 +62,7 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
             "features": {name: {"min_version": low, "max_version": high} for name, low, high in broker.features},
             "log_dirs": broker.log_dirs,
             "cordoned_log_dirs": broker.cordoned_log_dirs,
+            "directories": broker.directories,
             "clean_start": clean_start,
             "headrace": version,
         }
@@ -215,6 +216,7 @@ def _broker_row(broker: BrokerInfo) -> dict[str, object]:
         "features": broker.features,
         "log_dirs": broker.log_dirs,
         "cordoned_log_dirs": broker.cordoned_log_dirs,
+        "directories": broker.directories,
     }
 
 
@@ -233,9 +235,12 @@ def _broker(row: JsonObject) -> BrokerInfo:
     )
 
 
-def _directories(row: JsonObject) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """Log directories, and the cordoned ones. A broker of an earlier version names neither."""
-    return tuple(tuple(names) for names in row.get("log_dirs", ())), tuple(row.get("cordoned_log_dirs", ()))
+def _directories(row: JsonObject) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Log directories, the cordoned ones, and the directories with their ids. A broker of an earlier version does not
+    name all of them."""
+    named = tuple(tuple(names) for names in row.get("log_dirs", ()))
+    known = tuple((directory_id, path) for directory_id, path in row.get("directories", ()))
+    return named, tuple(row.get("cordoned_log_dirs", ())), known
 
 
 def _change_row(change: Change) -> list[object]:

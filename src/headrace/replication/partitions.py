@@ -27,9 +27,10 @@ from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 from headrace.kernel.clock import SYSTEM_CLOCK
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault, UnknownPartition, UnknownTopicId
-from headrace.kernel.ids import uuid_to_text
+from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.replication.core.isr import UNKNOWN_BROKER_EPOCH, IsrProposal
 from headrace.replication.core.leader import ReadableReplica, not_led_here, preferred_read_replica
+from headrace.replication.lost_logs import LostLogs
 from headrace.replication.partition import Partition
 from headrace.replication.replica import Replica
 from headrace.replication.throttles import Throttles
@@ -40,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 LogConfigFor = Callable[[str, ClusterImage], LogConfig]
 _VANISHED: Final = "the cluster's image no longer has its topic, and no deletion of the topic was seen"
+# How often the broker tries to create a log that it could not create, for example because the disk was full.
+_RETRY_MS: Final = 10_000
 
 
 class IsrChanges(Protocol):
@@ -86,6 +89,7 @@ class Partitions:
         *,
         isr_changes: IsrChanges | None = None,
         when_no_room: Callable[[Replica], None] = _ignore,
+        lost_logs: LostLogs | None = None,
         lease_held: Callable[[], bool] = lambda: True,
         serves_consumers_from_followers: bool = False,
         monotonic_ms: Callable[[], int] = SYSTEM_CLOCK.monotonic_ms,
@@ -108,7 +112,10 @@ class Partitions:
         self._applied = ClusterImage()
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self.lost_logs = LostLogs() if lost_logs is None else lost_logs
+        # Partitions whose log could not be created, with the reason.
         self._offline: dict[tuple[str, int], str] = {}
+        self._retry_at_ms = 0
         self._subscribers: list[RoleSubscriber] = []
         self._unsubscribe = view.subscribe(lambda _, new: self.apply(new))
 
@@ -148,6 +155,11 @@ class Partitions:
     def __len__(self) -> int:
         return len(self._by_name)
 
+    @property
+    def offline_count(self) -> int:
+        """The replicas of this broker without a log, because a disk is missing, failed or full."""
+        return len(self._offline)
+
     def _why_not(self, topic: str, index: int) -> Fault:
         if self._view.current.partition(topic, index) is None:
             return UnknownPartition(f"{topic}-{index} does not exist")
@@ -175,6 +187,7 @@ class Partitions:
         if broker_epoch == self.broker_epoch:
             return
         self.broker_epoch = broker_epoch
+        self.lost_logs.registered_again()
         for partition in self.all():
             if partition.is_leader:
                 partition.step_down()
@@ -183,8 +196,7 @@ class Partitions:
 
     def apply(self, image: ClusterImage) -> None:
         """Applies the changes between the last applied image and this one."""
-        known = image.brokers.get(self.broker_id)
-        if known is None or known.epoch != self.broker_epoch:
+        if not self._is_registered_in(image):
             return
         if image.version <= self._applied.version:
             return
@@ -217,6 +229,10 @@ class Partitions:
         if first:
             self._set_strays_aside(image)
 
+    def _is_registered_in(self, image: ClusterImage) -> bool:
+        known = image.brokers.get(self.broker_id)
+        return known is not None and known.epoch == self.broker_epoch
+
     def _step_down_where_others_lead(self, delta: ImageDelta) -> None:
         for topic, index, _, info in delta.changed:
             partition = self._by_name.get((topic.name, index))
@@ -244,27 +260,48 @@ class Partitions:
     def _assign(
         self, topic: TopicInfo, index: int, info: PartitionInfo, image: ClusterImage, configs: dict[str, LogConfig]
     ) -> None:
-        key = (topic.name, index)
+        key = TopicPartition(topic.name, index)
         if self.broker_id not in info.replicas:
             self._drop(topic, index)
             return
         partition = self._by_name.get(key)
         if partition is None:
+            if self.lost_logs.must_wait(key, info, self.broker_id):
+                self._offline[key] = self.lost_logs.reason
+                return
             config = configs.get(topic.name)
             if config is None:
                 config = configs[topic.name] = self._log_config_for(topic.name, image)
             try:
                 log = self._open_log(topic, index, config)
             except (Fault, OSError) as fault:
-                logger.error("%s-%d cannot be held here: %s", topic.name, index, fault)
-                self._offline[key] = str(fault)
+                self._not_created(key, str(fault))
                 return
             self._offline.pop(key, None)
+            self.lost_logs.forget(key)
             partition = Partition(topic.name, index, topic.id, log, self)
             self._by_name[key] = partition
             self._by_id[topic.id.bytes, index] = partition
         if partition.update(info):
             self._notify_subscribers(partition)
+
+    def _not_created(self, key: TopicPartition, problem: str) -> None:
+        if self._offline.get(key) != problem:
+            logger.error("%s cannot be held here: %s", key, problem)
+        self._offline[key] = problem
+        self._retry_at_ms = self.monotonic_ms() + _RETRY_MS
+
+    def _retry_offline(self) -> None:
+        """The disk may have space again."""
+        if not self._offline or self.monotonic_ms() < self._retry_at_ms:
+            return
+        if not self._is_registered_in(self._applied):
+            return
+        self._retry_at_ms = self.monotonic_ms() + _RETRY_MS
+        for topic, index in tuple(self._offline):
+            info = self._applied.partition(topic, index)
+            if info is not None:
+                self._assign(self._applied.topics[topic], index, info, self._applied, {})
 
     def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
         log = self._logs.log(topic.name, index)
@@ -281,8 +318,11 @@ class Partitions:
         return log
 
     def _drop(self, topic: TopicInfo, index: int, reason_to_keep: str | None = None) -> None:
-        """Drops a replica. Deletes its log, or sets it aside if there is a reason to keep it."""
-        self._offline.pop((topic.name, index), None)
+        """Drops a replica. Deletes its log, or sets it aside if there is a reason to keep it. If the disk refuses that,
+        the log stays, and the next start finds it without a topic."""
+        key = TopicPartition(topic.name, index)
+        self._offline.pop(key, None)
+        self.lost_logs.forget(key)
         partition = self._by_name.pop((topic.name, index), None)
         if partition is None:
             return
@@ -290,10 +330,14 @@ class Partitions:
             self._by_id.pop((partition.topic_id.bytes, index), None)
         partition.close()
         self._notify_subscribers(partition)
-        if reason_to_keep is None:
-            self._logs.delete(topic.name, index, now_ms=self.wall_ms())
-        else:
-            self._delete_or_set_aside(partition.log, reason_to_keep)
+        try:
+            if reason_to_keep is None:
+                self._logs.delete(topic.name, index, now_ms=self.wall_ms())
+            else:
+                self._delete_or_set_aside(partition.log, reason_to_keep)
+        except (Fault, OSError) as fault:
+            # The rest of the image must still be applied.
+            logger.error("the log of %s stays on the disk: %s", key, fault)
 
     def _delete_or_set_aside(self, log: Log, reason: str) -> None:
         """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault if that fails."""
@@ -330,7 +374,9 @@ class Partitions:
                 logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault.message)
 
     def tick(self) -> None:
-        """Called every few hundred milliseconds: removes slow followers from the ISRs."""
+        """Called every few hundred milliseconds: removes slow followers from the ISRs, and tries again to create logs
+        that could not be created."""
+        self._retry_offline()
         for partition in self.all():
             partition.tick()
 

@@ -22,6 +22,7 @@ from headrace.replication.fetcher import FetchSettings, OpenChannel
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
 from headrace.replication.leader_channel import WireChannel
+from headrace.replication.lost_logs import LostLogs
 from headrace.replication.partitions import LogConfigFor, Logs, Partitions
 from headrace.replication.replica import Replica
 from headrace.storage.log_config import LogConfig
@@ -51,6 +52,7 @@ class Replication:
         listener: str,
         to_controller: Connect,
         when_no_room: Callable[[Replica], None],
+        lost_logs: LostLogs | None = None,
         lease_held: Callable[[], bool] = lambda: True,
         connect: OpenChannel = WireChannel.open,
         clock: Clock = SYSTEM_CLOCK,
@@ -63,6 +65,7 @@ class Replication:
             log_config_for,
             isr_changes=isr_changes,
             when_no_room=when_no_room,
+            lost_logs=lost_logs,
             lease_held=lease_held,
             serves_consumers_from_followers=(config.replica_selector_class or "").endswith("RackAwareReplicaSelector"),
             monotonic_ms=clock.monotonic_ms,

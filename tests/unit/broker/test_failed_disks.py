@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -30,19 +28,12 @@ class Controller:
         self.heard.put_nowait(lost)
 
 
-def logs() -> list[Any]:
-    return [
-        SimpleNamespace(topic="t", partition=0, offline_reason=None),
-        SimpleNamespace(topic="t", partition=1, offline_reason="Input/output error"),
-    ]
-
-
 def test_a_refused_report_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failed_disks, "_PAUSE_S", 0.0)
 
     async def run() -> None:
         controller = Controller(refusals=2)
-        disks = FailedDisks(controller, logs)
+        disks = FailedDisks(controller, LOST.copy)
         disks.tell()
         assert await asyncio.wait_for(controller.heard.get(), PATIENCE_S) == LOST
         assert controller.asked == 3
@@ -54,7 +45,7 @@ def test_a_refused_report_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_after_a_new_registration_only_failed_disks_are_reported_again() -> None:
     async def run() -> None:
         controller = Controller(refusals=0)
-        disks = FailedDisks(controller, logs)
+        disks = FailedDisks(controller, LOST.copy)
         disks.tell()
         assert await asyncio.wait_for(controller.heard.get(), PATIENCE_S) == LOST
         disks.tell()

@@ -42,6 +42,7 @@ from headrace.kernel.clock import Clock
 from headrace.kernel.dataclass import dataclass
 from headrace.quota.quotas import Quotas
 from headrace.replication.leader_channel import WireChannel
+from headrace.replication.lost_logs import LostLogs
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica_moves import ReplicaMoves
 from headrace.replication.service import Replication, topic_log_config
@@ -99,6 +100,7 @@ def wire(
     config: LiveConfig,
     view: ClusterView,
     log_dirs: LogDirs,
+    lost_logs: LostLogs,
     member: ClusterMember,
     listeners: Listeners,
     certificates: ListenerCertificates,
@@ -125,6 +127,7 @@ def wire(
         listener=inter_broker,
         to_controller=reach.open,
         when_no_room=full_disks.no_room_for,
+        lost_logs=lost_logs,
         lease_held=lease_held,
         connect=partial(WireChannel.open, security=security),
         clock=clock,

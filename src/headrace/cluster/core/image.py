@@ -46,6 +46,8 @@ class BrokerInfo:
     features: tuple[tuple[str, int, int], ...] = ()  # (name, lowest, highest level) that it supports
     log_dirs: tuple[tuple[str, ...], ...] = ()  # each log directory by its names: as configured, and absolute
     cordoned_log_dirs: tuple[str, ...] = ()  # as its configuration file says; a dynamic value replaces it
+    # Id and path of each directory that may have a log of this broker, also of those that were missing at its start.
+    directories: tuple[tuple[str, str], ...] = ()
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

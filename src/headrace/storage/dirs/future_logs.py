@@ -173,13 +173,13 @@ def futures_in(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
 
 
 def write_note(directory: Path, source: LogDir) -> None:
-    assert source.identity is not None, "an open log directory has an identity"
+    assert source.identity is not None and source.identity.directory_id is not None, "an open log directory has an id"
     write_small_file(directory / NOTE_FILE, f"{source.identity.directory_id}\n".encode())
 
 
 def came_from(log: Log, source: LogDir) -> bool:
     """Whether a move wrote this log from the directory `source`, and its last step is missing."""
-    if source.identity is None:
+    if source.identity is None or source.identity.directory_id is None:
         return False
     try:
         return (log.directory / NOTE_FILE).read_text().strip() == str(source.identity.directory_id)

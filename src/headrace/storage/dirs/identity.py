@@ -39,11 +39,12 @@ class StoreOwner:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`home` is None in directories of Apache Kafka and of old Headrace releases that did not write the key."""
+    """`home` is None in directories of Apache Kafka and of old Headrace releases that did not write the key.
+    `directory_id` is None in directories of old Apache Kafka releases and in files that a person wrote."""
 
     node_id: int
     cluster_id: str | None
-    directory_id: uuid.UUID
+    directory_id: uuid.UUID | None
     home: StoreOwner | None = None
 
 
@@ -64,7 +65,7 @@ def read_identity(directory: Path) -> Identity | None:
         return Identity(
             int(node_id),
             properties.get("cluster.id") or None,
-            uuid.uuid4() if directory_id is None else uuid_from_text(directory_id),
+            None if directory_id is None else uuid_from_text(directory_id),
             _home(properties),
         )
     except ValueError as wrong:
@@ -83,11 +84,9 @@ def _home(properties: dict[str, str]) -> StoreOwner | None:
 
 
 def write_identity(directory: Path, identity: Identity) -> None:
-    properties = {
-        "node.id": str(identity.node_id),
-        "directory.id": uuid_to_text(identity.directory_id),
-        "version": "1",
-    }
+    properties = {"node.id": str(identity.node_id), "version": "1"}
+    if identity.directory_id is not None:
+        properties["directory.id"] = uuid_to_text(identity.directory_id)
     if identity.cluster_id is not None:
         properties["cluster.id"] = identity.cluster_id
     if identity.home is not None:

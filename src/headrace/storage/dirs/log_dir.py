@@ -148,8 +148,8 @@ class LogDir:
             home = known.home if known is not None else None
         elif known is not None and known.home is not None and known.home.kind == home.kind:
             home = replace(home, since=known.home.since)
-        directory_id = known.directory_id if known is not None else uuid.uuid4()
-        identity = Identity(node_id, cluster_id, directory_id, home)
+        directory_id = known.directory_id if known is not None else None
+        identity = Identity(node_id, cluster_id, directory_id or uuid.uuid4(), home)
         if identity != known:
             write_identity(self.path, identity)
             self.identity = identity

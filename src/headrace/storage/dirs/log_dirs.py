@@ -107,6 +107,10 @@ class LogDirs:
                 dirs.take_offline,
                 dirs._failed,
             ).run(settings.threads_per_directory, now_ms, on_progress)
+            # Recovery may have opened some logs of a directory before another log of it failed.
+            for directory in dirs.offline:
+                for log in dirs.logs_in(directory):
+                    log.take_offline(directory.offline_reason or "")
         except BaseException:  # after any error the directories must not stay locked
             for directory in dirs.directories:
                 directory.unlock()

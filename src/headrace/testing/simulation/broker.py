@@ -147,7 +147,7 @@ class SimulatedBroker:
 
         self.gateway = ControllerGateway(self.controller, self.view, LISTENER, self._own, reach.open)
         self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
-        self._failed_disks = disks = FailedDisks(self.gateway, self.logs.logs)
+        self._failed_disks = disks = FailedDisks(self.gateway, self.logs.unusable)
         self.member.membership.on_registered(self.partitions.registered_as)
         self.member.membership.on_registered(lambda _: disks.tell())
         self.partitions.subscribe(self._role_changed)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
+from headrace.kernel.ids import TopicPartition
 from headrace.replication.partition import Partition
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.log_config import LogConfig
@@ -226,6 +227,9 @@ class SimulatedLogs:
         for log in taken:
             log.offline_reason = "the disk failed"
         return taken
+
+    def unusable(self) -> list[TopicPartition]:
+        return [TopicPartition(log.topic, log.partition) for log in self.logs() if log.offline_reason is not None]
 
     def replace_failed(self) -> bool:
         """Replaces failed disks by empty ones while the broker is down. Returns whether there were any."""

@@ -146,6 +146,21 @@ class TestMembership:
         assert info is not None
         assert (info.leader, info.isr) == (2, (2, 3))
 
+    def test_replica_on_a_missing_disk_leads_again_after_a_restart_only(self) -> None:
+        """Whatever happens to the other replica meanwhile."""
+        zero = [TopicPartition("t", 0)]
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2)), brokers=1)
+        image = after(image, elections.replicas_lost(image, 1, zero, rules()))
+        for epoch in (9, 10):
+            present = {1: (broker(1), True), 2: (broker(2, epoch), False)}
+            image = after(image, elections.membership_changed(image, present, rules()))
+            assert (info := image.partition("t", 0)) is not None and info.leader == NO_LEADER
+        code, _, elected = elections.elect(image, "t", 0, Election.UNCLEAN, rules())
+        assert code == 0 and elected is not None and elected.info.leader == 2
+        present = {1: (broker(1, 11), False), 2: (broker(2, 10), False)}
+        image = after(image, elections.membership_changed(image, present, rules()))
+        assert (info := image.partition("t", 0)) is not None and info.leader == 1
+
     def test_a_full_disk_costs_leadership_and_the_place_in_the_isr_but_not_eligibility(self) -> None:
         zero = [TopicPartition("t", 0)]
         now = after(image := cluster(), elections.replicas_full(image, 1, zero, rules(2)))

@@ -174,3 +174,29 @@ def test_the_last_in_sync_replica_of_a_leaderless_partition_is_recorded() -> Non
     assert back is not None
     assert back.from_last_known
     assert (back.info.leader, back.info.isr) == (3, (3,))
+
+
+LOST_LOG = info(leader=NO_LEADER, isr=(), last_known_eligible=(2,))
+
+
+def test_a_last_leader_without_its_log_leads_again_only_after_a_restart() -> None:
+    """Its disk is missing. An election by another event would make it lead with an empty log."""
+    assert settle(LOST_LOG, rules(*ALL), restarted=frozenset({1}), restarted_uncleanly=frozenset({1})) is None
+    assert settle(LOST_LOG, rules(*ALL)) is None
+    back = settle(LOST_LOG, rules(*ALL), restarted=frozenset({2}), restarted_uncleanly=frozenset({2}))
+    assert back is not None and back.from_last_known and back.info.leader == 2
+
+
+def test_an_unclean_election_prefers_a_replica_with_a_log() -> None:
+    for allowed, election in ((False, Election.UNCLEAN), (True, Election.NEEDED)):
+        others = settle(LOST_LOG, rules(2, 3, unclean=allowed), election=election)
+        assert others is not None and others.unclean and others.info.leader == 3
+        alone = settle(LOST_LOG, rules(2, unclean=allowed), election=election)
+        assert alone is not None and alone.unclean and alone.info.leader == 2
+
+
+def test_the_last_leader_leads_when_the_eligible_replicas_return_uncleanly() -> None:
+    """It was alive and did not lead because an eligible replica came first, not because of a missing disk."""
+    waits = info(leader=NO_LEADER, isr=(), eligible=(3,), last_known_eligible=(2,))
+    after = settle(waits, rules(2, 3), restarted=frozenset({3}), restarted_uncleanly=frozenset({3}))
+    assert after is not None and after.from_last_known and after.info.leader == 2
