@@ -134,7 +134,10 @@ class StartRecovery:
         else:
             (old, source), (new, target) = (log, home), (other, others_home)
         if not came_from(new, source) or not (is_prefix(old, new) or is_prefix(new, old)):
-            raise StorageFault(f"{key} is in {other.directory} and in {log.directory}: remove one of them")
+            both = " and in ".join(
+                f"{one.directory} (offsets {one.log_start_offset} to {one.log_end_offset - 1})" for one in (other, log)
+            )
+            raise StorageFault(f"{key} is in {both}: keep one of them, and move the other out of the log directories")
         try:
             if is_prefix(old, new):
                 self.deletions.put([retire(old)], now_ms)
