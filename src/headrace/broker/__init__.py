@@ -18,7 +18,6 @@
 `standalone`           brings the topics of a former cluster member back to a standalone broker
 `housekeeping`         flush, checkpoints, retention, compaction, expiry
 `recovery_progress`    log lines about a recovery after an unclean stop
-`missing_directories`  log directories of the last start that are missing now
 `failed_disks`, `full_disks`   reports of unusable disks to the controller
 `graceful_shutdown`    a stopping broker serves until clients use the new leaders
 `broker_metrics`       the metrics of a broker

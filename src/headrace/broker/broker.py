@@ -37,7 +37,6 @@ from headrace.broker.identity import (
 )
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
-from headrace.broker.missing_directories import compare_directories
 from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.broker.registry_process import check_registry_address
 from headrace.broker.wiring.parts import Parts, wire
@@ -61,6 +60,7 @@ from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
 from headrace.replication.lost_logs import LostLogs
+from headrace.replication.missing_directories import compare_directories
 from headrace.replication.service import topic_log_config
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir

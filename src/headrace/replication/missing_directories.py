@@ -1,8 +1,8 @@
 """Log directories that this broker had at its last start and does not have now.
 
-The disk is not mounted, or it failed, or somebody changed `log.dirs`. The broker registers its directories with their
-ids, so the last registration tells which of them are missing. If this broker misses no log, it forgets the directory:
-somebody moved the replicas away before.
+The disk is not mounted, or it failed, or an operator changed `log.dirs`. The broker registers its directories with
+their ids, so the last registration tells which of them are missing. If this broker misses no log, it forgets the
+directory: an operator moved the replicas away before.
 
 If all directories are new, the broker replaces one that is lost. Then a partition that has no other replica begins
 empty, as in Kafka.
