@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.testing.in_process import RunningBroker
 from tests.support.clock import wait_for
-from tests.support.start_states import Place, Templates, create_topic, produce, records
+from tests.support.start_states import Place, Templates, create_topic, leader_of, produce, records
 from tests.support.zookeeper import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs Java and a ZooKeeper server (pyspark carries one)")
@@ -106,13 +106,8 @@ STARTS: Final = {
 }
 
 
-def leader_of(broker: RunningBroker, topic: str) -> int:
-    found = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(topic, timeout=20)
-    return int(found.topics[topic].partitions[0].leader)
-
-
 def wait_for_no_leader(broker: RunningBroker, topic: str) -> None:
-    wait_for(lambda: leader_of(broker, topic) == -1, f"{topic} without a leader")
+    wait_for(lambda: leader_of(broker.bootstrap, topic) == -1, f"{topic} without a leader")
 
 
 def logs_of(topic: str, directory: Path) -> list[Path]:
@@ -194,12 +189,47 @@ def test_a_last_leader_with_an_empty_disk_does_not_empty_the_other_replica(templ
     second = start(2)
     wait_for_no_leader(second, FAR)
     elect_uncleanly(second, FAR)
-    wait_for(lambda: leader_of(second, FAR) == 2, "broker 2 to lead")
+    wait_for(lambda: leader_of(second.bootstrap, FAR) == 2, "broker 2 to lead")
     assert records(second.bootstrap, FAR) == RECORDS
     wait_for(lambda: in_sync(second, FAR) == {1, 2}, "the new disk to have the records")
     second.stop()
-    wait_for(lambda: leader_of(first, FAR) == 1, "broker 1 to lead")
+    wait_for(lambda: leader_of(first.bootstrap, FAR) == 1, "broker 1 to lead")
     assert records(first.bootstrap, FAR) == RECORDS
+    first.stop()
+
+
+def test_a_directory_returns_after_its_logs_were_fetched_again(templates: Templates) -> None:
+    """Both directories have the log then. The one that followed the leader serves."""
+    place = templates.place()
+    first_dirs = [place.directory / "first", place.directory / "second"]
+
+    def start(number: int, log_dirs: list[Path]) -> RunningBroker:
+        settings = {
+            **_ONE_BROKER,
+            "broker.id": str(number),
+            "zookeeper.connect": place.connect,
+            "log.dirs": ",".join(map(str, log_dirs)),
+        }
+        return RunningBroker(settings, log_dirs[0])
+
+    first, second = start(1, first_dirs), start(2, [place.directory / "other"])
+    admin = AdminClient({"bootstrap.servers": second.bootstrap, "log_level": 0})
+    for topic in (NEAR, FAR):
+        admin.create_topics([NewTopic(topic, 1, replica_assignment=[[1, 2]])])[topic].result(20)
+        produce(first.bootstrap, *RECORDS, topic=topic)
+    first.stop()
+    (held,) = [path.name for path in first_dirs if (path / f"{FAR}-0").exists()]
+    without = [path for path in first_dirs if path.name != held]
+    first = start(1, without)
+    wait_for(lambda: in_sync(second, FAR) == {1, 2}, "the records to be fetched again")
+    produce(second.bootstrap, b"later", topic=FAR)
+    first.stop()
+    first = start(1, first_dirs)
+    wait_for(lambda: in_sync(second, FAR) == {1, 2}, "the broker with both directories in sync")
+    assert len(logs_of(FAR, place.directory)) == 2, "one of each broker"
+    assert [stray.parent.name for stray in place.directory.glob(f"*/{FAR}-0.*-stray")] == [held]
+    second.stop()
+    assert records(first.bootstrap, FAR) == (*RECORDS, b"later")
     first.stop()
 
 

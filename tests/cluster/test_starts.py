@@ -66,6 +66,7 @@ from tests.support.start_states import (
     Templates,
     create_topic,
     delete_topic,
+    leader_of,
     produce,
     records,
 )
@@ -212,15 +213,18 @@ def test_a_start_with_the_id_of_a_live_broker_leaves_an_empty_directory_unchange
 def test_an_empty_directory_with_the_id_of_a_stopped_broker_keeps_the_other_directory_intact(
     templates: Templates,
 ) -> None:
-    """A replaced disk looks the same, so the broker serves. The records stay in the other directory."""
+    """A disk that is not mounted looks the same as a replaced one. So the topic waits for a person, or for its log."""
     place, second = templates.place(), templates.place()
     place.take("member")
     second.chroot = place.chroot
     broker = second.start(alone=False, broker_id=MEMBER_ID)
-    produce(broker.bootstrap, b"elsewhere")
+    assert leader_of(broker.bootstrap, TOPIC) == -1
+    create_topic(broker.bootstrap, "new")
+    produce(broker.bootstrap, b"elsewhere", topic="new")
     broker.stop()
     broker = place.start(alone=False, broker_id=MEMBER_ID)
     assert records(broker.bootstrap) == RECORDS
+    assert leader_of(broker.bootstrap, "new") == -1
     produce(broker.bootstrap, b"again")
     assert records(broker.bootstrap) == (*RECORDS, b"again")
     broker.stop()

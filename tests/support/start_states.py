@@ -75,6 +75,12 @@ def create_topic(bootstrap: str, name: str, config: Mapping[str, str] | None = N
     admin.create_topics([NewTopic(name, 1, 1, config=dict(config or {}))])[name].result(20)
 
 
+def leader_of(bootstrap: str, topic: str) -> int:
+    """Of partition 0; -1 for none."""
+    found = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(topic, timeout=20)
+    return int(found.topics[topic].partitions[0].leader)
+
+
 def delete_topic(bootstrap: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.delete_topics([name], operation_timeout=20)[name].result(20)

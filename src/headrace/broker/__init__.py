@@ -18,7 +18,7 @@
 `standalone`           brings the topics of a former cluster member back to a standalone broker
 `housekeeping`         flush, checkpoints, retention, compaction, expiry
 `recovery_progress`    log lines about a recovery after an unclean stop
-`failed_disks`, `full_disks`   reports of unusable disks to the controller
+`loss_reports`, `full_disks`   reports of replicas that lack records, and of full disks, to the controller
 `graceful_shutdown`    a stopping broker serves until clients use the new leaders
 `broker_metrics`       the metrics of a broker
 `lag`                  the lag of groups and Spark flows, measured in the background

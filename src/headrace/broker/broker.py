@@ -22,7 +22,6 @@ from headrace.broker.broker_metrics import BrokerMetrics
 from headrace.broker.connection_limits import connection_limits
 from headrace.broker.core.ownership import Owner
 from headrace.broker.environment import MACHINE, Environment
-from headrace.broker.failed_disks import FailedDisks
 from headrace.broker.graceful_shutdown import led_topics, wait_until_clients_are_redirected
 from headrace.broker.housekeeping import Housekeeping
 from headrace.broker.identity import (
@@ -37,11 +36,13 @@ from headrace.broker.identity import (
 )
 from headrace.broker.listener_certificates import ListenerCertificates
 from headrace.broker.live_config import LiveConfig
+from headrace.broker.loss_reports import LossReports
 from headrace.broker.recovery_progress import RecoveryProgress
 from headrace.broker.registry_process import check_registry_address
 from headrace.broker.wiring.parts import Parts, wire
 from headrace.cluster.core.features import OWN_RANGES
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.cluster.loading import load_image
 from headrace.cluster.membership import generated_broker_id, refuse_taken_id
 from headrace.cluster.view import ClusterView
@@ -55,12 +56,11 @@ from headrace.coordination.startup_retry import answered
 from headrace.handlers.dispatch.fallback_requests import fallback_service
 from headrace.handlers.dispatch.table import HandlerTable
 from headrace.kernel.errors import Fault
-from headrace.kernel.ids import TopicPartition
 from headrace.net.connection import Connection
 from headrace.net.listener import CannotListen, Listeners
 from headrace.net.replies import Reply
+from headrace.replication.losses_at_start import losses_at_start
 from headrace.replication.lost_logs import LostLogs
-from headrace.replication.missing_directories import compare_directories
 from headrace.replication.service import topic_log_config
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import LogDir
@@ -102,7 +102,7 @@ class Broker:
         self._member: ClusterMember | None = None
         self._opened: list[str] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._failed_disks: FailedDisks | None = None
+        self._loss_reports: LossReports | None = None
         self._lost_logs = LostLogs()
         # Off if all brokers of the cluster stop together.
         self.hands_over = True
@@ -162,10 +162,11 @@ class Broker:
         self.log_dirs = await self._open_logs(live, image, cluster_id, claim)
         self._opened.append("logs")
         registered = image.registered(broker_id) or registered_in(claim.stored, broker_id)
-        at_start = compare_directories(self.log_dirs, image, broker_id, registered)
+        at_start = losses_at_start(self.log_dirs, image, broker_id, registered)
         self._lost_logs = lost_logs = at_start.lost
-        if lost_logs.reason:
-            log.error("%s", lost_logs.reason)
+        for problem in at_start.problems:
+            log.error("%s", problem)
+        self.log_dirs.name_directories(at_start.directories)
         view = ClusterView()
         live.subscribe(self._limits_changed)
         self.certificates.follow(live)
@@ -176,16 +177,18 @@ class Broker:
             store,
             view,
             live,
-            replace(own_info, directories=at_start.to_register),
+            replace(own_info, directories=at_start.directories),
             clean_start=self._is_clean(),
+            losses=self._losses,
             serve_fallback=fallback,
             acl_nodes=AclNodes(store),
             clock=clock,
         )
         self.parts = wire(live, view, self.log_dirs, lost_logs, member, self.listeners, self.certificates, table, clock)
         self._opened.append("parts")
-        self._failed_disks = disks = FailedDisks(self.parts.gateway, self._lost_replicas)
-        member.membership.on_registered(lambda _: disks.tell())
+        self._loss_reports = reports = LossReports(self.parts.gateway, self._losses)
+        lost_logs.when_fewer(reports.tell_later)
+        member.membership.on_registered(lambda _: reports.registered(member.membership.registered_losses))
         self.metrics = BrokerMetrics(
             self.parts, self.connections, self.log_dirs, view, member, self.certificates, clock
         )
@@ -256,6 +259,7 @@ class Broker:
             LogDirs.open,
             live(),
             config_of=lambda topic: log_config_for(topic, image),
+            topic_id_of=lambda topic: image.topics[topic].id if topic in image.topics else None,
             directories=claim.directories,
             lazy_logs=LazyLogs(),
             cordoned=lambda: live().cordoned_log_dirs,
@@ -284,17 +288,22 @@ class Broker:
 
     def _report_lost(self) -> None:
         self.parts.replication.fetchers.logs_failed()
-        assert self._failed_disks is not None, "the broker has joined"
-        self._failed_disks.tell()
+        assert self._loss_reports is not None, "the broker has joined"
+        self._loss_reports.tell()
 
     def _is_clean(self) -> bool:
-        """Whether the logs hold every record that this broker acknowledged. An empty disk may be a replaced one."""
-        return self.log_dirs.all_clean and not self._lost_logs.partitions()
+        """Whether the logs hold every record that this broker acknowledged, except for its `_losses`."""
+        return self.log_dirs.all_clean and not self.log_dirs.damages
 
-    def _lost_replicas(self) -> list[TopicPartition]:
-        """The replicas that this broker cannot serve, because their disk failed or is missing."""
-        failed = [found.name for found in self.log_dirs.logs() if found.offline_reason is not None]
-        return failed + self._lost_logs.partitions()
+    def _losses(self) -> ReplicaLosses:
+        """The replicas that lack records: their disk failed, or the start found that."""
+        at_start = self._lost_logs.losses()
+        failed = frozenset(
+            (found.topic_id, found.partition)
+            for found in self.log_dirs.logs()
+            if found.offline_reason is not None and found.topic_id is not None
+        )
+        return ReplicaLosses(at_start.missing | failed, at_start.incomplete, bool(self.log_dirs.offline)) or NO_LOSSES
 
     def _own_info(self, broker_id: int, config: BrokerConfig) -> BrokerInfo:
         endpoints = tuple(Endpoint(one.name, one.host, one.port, one.protocol) for one in self.listeners.advertised)
@@ -362,16 +371,20 @@ class Broker:
         if self.metrics is not None:
             await self.metrics.stop()
             self.metrics = None
-        epoch = self._member.epoch if self._member is not None else -1
+        epoch = self._member.membership.last_epoch if self._member is not None else None
         if "logs" in opened:
-            # After an unclean start that no controller has processed, the mark must not say "clean".
-            clean &= self._member.membership.is_clean if self._member is not None else self._is_clean()
+            # After an unclean start that no controller has processed, the mark must not say "clean", and the
+            # checkpoints must still name the records that are missing.
+            if self._member is not None and epoch is not None:
+                clean &= self._member.membership.is_clean
+            else:
+                clean &= self._is_clean() and not self._lost_logs.losses()
         if "member" in opened:
             await self._hand_over()
         if "connections" in opened:
             self.connections.close()
-        if self._failed_disks is not None:
-            await self._failed_disks.close()
+        if self._loss_reports is not None:
+            await self._loss_reports.close()
         if "parts" in opened:
             await self.parts.close()
         if self._member is not None:

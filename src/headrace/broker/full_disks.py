@@ -42,7 +42,7 @@ class FullDisks:
                 "no room for %d replicas on this broker: others are asked to lead and go on without them", len(full)
             )
             try:
-                await self._gateway.replicas_lost(full, full=True)
+                await self._gateway.report_full(full)
             except Fault as fault:
                 log.error(
                     "the report of %d replicas on a full disk did not reach the controller: %s",

@@ -28,6 +28,7 @@ from headrace.cluster.core.changes import (
     TopicDeleted,
 )
 from headrace.cluster.core.image import BrokerInfo, Endpoint, PartitionInfo, QuotaEntity, TopicInfo
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaKey, ReplicaLosses
 from headrace.coordination import paths
 from headrace.kernel.ids import INTERNAL_TOPICS, uuid_from_text, uuid_to_text
 from headrace.kernel.json_values import JsonObject, JsonValue
@@ -63,6 +64,7 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
             "log_dirs": broker.log_dirs,
             "cordoned_log_dirs": broker.cordoned_log_dirs,
             "directories": broker.directories,
+            **_losses_row(broker.losses),
             "clean_start": clean_start,
             "headrace": version,
         }
@@ -83,7 +85,9 @@ def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[Broker
         for name, levels in (value.get("features") or {}).items()
     )
     rack = value.get("rack")
-    broker = BrokerInfo(broker_id, epoch, tuple(endpoints), rack, False, False, features, *_directories(value))
+    broker = BrokerInfo(
+        broker_id, epoch, tuple(endpoints), rack, False, False, features, *_directories(value), _losses(value)
+    )
     return broker, bool(value.get("clean_start", False))
 
 
@@ -217,6 +221,7 @@ def _broker_row(broker: BrokerInfo) -> dict[str, object]:
         "log_dirs": broker.log_dirs,
         "cordoned_log_dirs": broker.cordoned_log_dirs,
         "directories": broker.directories,
+        **_losses_row(broker.losses),
     }
 
 
@@ -232,6 +237,7 @@ def _broker(row: JsonObject) -> BrokerInfo:
         row["shutting_down"],
         features,
         *_directories(row),
+        _losses(row),
     )
 
 
@@ -241,6 +247,32 @@ def _directories(row: JsonObject) -> tuple[tuple[tuple[str, ...], ...], tuple[st
     named = tuple(tuple(names) for names in row.get("log_dirs", ()))
     known = tuple((directory_id, path) for directory_id, path in row.get("directories", ()))
     return named, tuple(row.get("cordoned_log_dirs", ())), known
+
+
+def _losses_row(losses: ReplicaLosses) -> dict[str, object]:
+    """Empty for a broker that lacks nothing."""
+    if not losses:
+        return {}
+    missing, incomplete = _replicas_row(losses.missing), _replicas_row(losses.incomplete)
+    return {"losses": {"missing": missing, "incomplete": incomplete, "offline": losses.is_offline}}
+
+
+def _losses(row: JsonObject) -> ReplicaLosses:
+    found = row.get("losses")
+    if found is None:
+        return NO_LOSSES
+    return ReplicaLosses(_replicas(found["missing"]), _replicas(found["incomplete"]), bool(found["offline"]))
+
+
+def _replicas_row(replicas: frozenset[ReplicaKey]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic_id, index in sorted(replicas):
+        topics.setdefault(uuid_to_text(topic_id), []).append(index)
+    return topics
+
+
+def _replicas(topics: Mapping[str, Sequence[int]]) -> frozenset[ReplicaKey]:
+    return frozenset((uuid_from_text(text), index) for text, indexes in topics.items() for index in indexes)
 
 
 def _change_row(change: Change) -> list[object]:

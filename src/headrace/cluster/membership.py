@@ -13,11 +13,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import headrace
 from headrace.cluster import codecs
 from headrace.cluster.core.image import BrokerInfo, ClusterImage
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.coordination import paths
 from headrace.coordination.store import (
     BadVersion,
@@ -41,13 +43,25 @@ _OLD_SESSION_MARGIN: Final = 3.0
 
 
 class Membership:
-    def __init__(self, store: Store, broker: BrokerInfo, *, clean_start: bool) -> None:
-        """`broker.epoch` is ignored, because it is not known yet."""
+    def __init__(
+        self,
+        store: Store,
+        broker: BrokerInfo,
+        *,
+        clean_start: bool,
+        losses: Callable[[], ReplicaLosses] = lambda: NO_LOSSES,
+    ) -> None:
+        """`broker.epoch` is ignored, because it is not known yet. `losses`: what the broker lacks at a registration."""
         self.broker_id = broker.id
         self.epoch = -1
+        # Also after the session of that registration has ended. None: not registered yet.
+        self.last_epoch: int | None = None
         self._store = store
         self._broker = broker
         self._clean = clean_start
+        self._losses = losses
+        self.registered_losses = NO_LOSSES
+        self._is_known = False
         self._callbacks: list[Callable[[int], None]] = []
         self._again: asyncio.Task[None] | None = None
         self._closed = False
@@ -63,7 +77,7 @@ class Membership:
     @property
     def is_clean(self) -> bool:
         """Whether a stop may now be marked as clean: the controller knows of every loss of records."""
-        return self._clean
+        return self._is_known or (self._clean and not self._losses())
 
     def known_to(self, image: ClusterImage) -> None:
         """After the controller has processed this start, later registrations of this process are clean, because its
@@ -71,7 +85,7 @@ class Membership:
         the next one would count as clean."""
         accepted = image.brokers.get(self.broker_id)
         if accepted is not None and accepted.epoch == self.epoch:
-            self._clean = True
+            self._clean = self._is_known = True
 
     async def start(self) -> None:
         """Registers the broker. Raises Refused if another live broker has this id."""
@@ -113,18 +127,12 @@ class Membership:
 
     async def _register(self) -> None:
         path = paths.broker_id(self.broker_id)
-        data = codecs.encode_registration(
-            self._broker,
-            clean_start=self._clean,
-            timestamp_ms=time.time_ns() // 1_000_000,
-            version=headrace.__version__,
-        )
         deadline = time.monotonic() + min(self._store.session_timeout, 60.0) + _OLD_SESSION_MARGIN
         told = False
         while True:
-            session = self._store.session_id
+            session, losses = self._store.session_id, self._losses()
             try:
-                node = await self._claim(path, data)
+                node = await self._claim(path, self._encoded(losses))
             except (ConnectionLost, SessionExpired):
                 if time.monotonic() > deadline:
                     raise
@@ -135,10 +143,19 @@ class Membership:
             if node is not None:
                 await self._refuse_or_wait(node, deadline, told)
                 told = True
-        self.epoch = node.created_id
+        self.epoch = self.last_epoch = node.created_id
+        self.registered_losses = losses
         logger.info("registered as broker %d with epoch %d", self.broker_id, self.epoch)
         for callback in self._callbacks:
             callback(self.epoch)
+
+    def _encoded(self, losses: ReplicaLosses) -> bytes:
+        return codecs.encode_registration(
+            replace(self._broker, losses=losses),
+            clean_start=self._clean,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            version=headrace.__version__,
+        )
 
     async def _claim(self, path: str, data: bytes) -> Node | None:
         """The present registration, of this or of another broker; None if another's has just disappeared."""

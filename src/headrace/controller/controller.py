@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.losses import ReplicaLosses
 from headrace.config import BrokerConfig
 from headrace.controller import (
     acl_operations,
@@ -209,11 +210,18 @@ class Controller:
             )
         )
 
-    async def replicas_lost(
-        self, broker_id: int, broker_epoch: int, lost: Sequence[TopicPartition], full: Sequence[TopicPartition] = ()
+    async def report_replicas(
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        losses: ReplicaLosses | None,
+        full: Sequence[TopicPartition] = (),
     ) -> None:
-        """`lost`: replicas on a failed disk; `full`: replicas on a full disk."""
-        await self._run(partition_operations.lose_replicas(self.election_policy, broker_id, broker_epoch, lost, full))
+        """`losses`: everything that the broker lacks now, None if that is as before; `full`: replicas on a full
+        disk."""
+        await self._run(
+            partition_operations.report_replicas(self.election_policy, broker_id, broker_epoch, losses, full)
+        )
 
     # Brokers
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeVar, cast
 from uuid import UUID
 
 from headrace.client.errors import NoAnswer, Unreachable
+from headrace.cluster.core.losses import ReplicaKey, ReplicaLosses
 from headrace.cluster.view import ClusterView
 from headrace.controller.controller import Controller
 from headrace.controller.core.topics import NewTopic
@@ -39,8 +40,11 @@ Reply = TypeVar("Reply")
 
 # Kafka's id for "a directory that is gone".
 LOST_DIRECTORY: Final = UUID(int=1)
-# Our id for a full directory, from the range that Kafka reserves and does not use.
+# Our own ids, from the range that Kafka reserves and does not use: a full directory, logs that lack records, and a mark
+# that a directory is offline.
 FULL_DIRECTORY: Final = UUID(int=99)
+INCOMPLETE_DIRECTORY: Final = UUID(int=98)
+OFFLINE_DIRECTORY: Final = UUID(int=97)
 _PAUSE_SECONDS: Final = 0.1
 _CONNECT_SECONDS: Final = 5.0
 # A controller may have answered just before it was replaced: how long the gateway still waits for that answer.
@@ -174,28 +178,39 @@ class ControllerGateway:
 
         return await self._to_controller(locally, remotely, timeout)
 
-    async def replicas_lost(
-        self, lost: Sequence[TopicPartition], *, full: bool = False, timeout: float = DEFAULT_TIMEOUT_SECONDS
-    ) -> None:
-        """Reports that these replicas of this broker are on a failed (or `full`) disk, so that other replicas lead."""
+    async def report_losses(self, losses: ReplicaLosses, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Reports which replicas of this broker lack records, so that other replicas lead."""
 
         async def locally() -> None:
-            await self.controller.replicas_lost(*self._own(), () if full else lost, lost if full else ())
+            await self.controller.report_replicas(*self._own(), losses)
 
+        directories: list[Body] = [
+            {"id_": LOST_DIRECTORY, "topics": _replica_rows(losses.missing)},
+            {"id_": INCOMPLETE_DIRECTORY, "topics": _replica_rows(losses.incomplete)},
+        ]
+        if losses.is_offline:
+            directories.append({"id_": OFFLINE_DIRECTORY, "topics": []})
+        await self._to_controller(locally, self._reporter(directories, "replicas that lack records"), timeout)
+
+    async def report_full(self, full: Sequence[TopicPartition], *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> None:
+        """Reports that these replicas of this broker are on a full disk, so that other replicas lead."""
+
+        async def locally() -> None:
+            await self.controller.report_replicas(*self._own(), None, full)
+
+        topics = self.view.current.topics
+        replicas = [(topics[name].id, index) for name, index in full if name in topics]
+        directories: list[Body] = [{"id_": FULL_DIRECTORY, "topics": _replica_rows(replicas)}]
+        await self._to_controller(locally, self._reporter(directories, "replicas on a full disk"), timeout)
+
+    def _reporter(self, directories: list[Body], what: str) -> Callable[[ControllerConnection, float], Awaitable[None]]:
         async def remotely(connection: ControllerConnection, left: float) -> None:
             broker_id, epoch = self._own()
-            topics: dict[UUID, list[dict[str, int]]] = {}
-            for name, index in lost:
-                known = self.view.current.topics.get(name)
-                if known is not None:
-                    topics.setdefault(known.id, []).append({"partition_index": index})
-            rows = [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()]
-            directories = [{"id_": FULL_DIRECTORY if full else LOST_DIRECTORY, "topics": rows}]
             body = {"broker_id": broker_id, "broker_epoch": epoch, "directories": directories}
             answer = await connection.request(ApiKey.ASSIGN_REPLICAS_TO_DIRS, body, version=0, timeout=left)
-            _raise(answer.error_code, f"replicas on a {'full' if full else 'failed'} disk")
+            _raise(answer.error_code, what)
 
-        await self._to_controller(locally, remotely, timeout)
+        return remotely
 
     async def alter_reassignments(
         self, targets: Mapping[TopicPartition, Sequence[int]], *, timeout: float = DEFAULT_TIMEOUT_SECONDS
@@ -357,6 +372,13 @@ def _raise(error_code: int, what: str) -> None:
         raise Deposed("that broker is not the controller")
     if code is not ErrorCode.none:
         raise Refused(code, f"{what}: the controller answers {code.name}")
+
+
+def _replica_rows(replicas: Iterable[ReplicaKey]) -> list[Body]:
+    topics: dict[UUID, list[Body]] = {}
+    for topic_id, index in sorted(replicas):
+        topics.setdefault(topic_id, []).append({"partition_index": index})
+    return [{"topic_id": topic_id, "partitions": rows} for topic_id, rows in topics.items()]
 
 
 def _creatable(topic: NewTopic) -> Body:

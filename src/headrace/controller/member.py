@@ -18,6 +18,7 @@ from collections.abc import Callable
 from headrace.cluster import codecs
 from headrace.cluster.core.features import why_unfit
 from headrace.cluster.core.image import EMPTY_IMAGE, BrokerInfo, ClusterImage
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.cluster.follower import ImageFollower
 from headrace.cluster.membership import Membership
 from headrace.cluster.view import ClusterView
@@ -50,6 +51,7 @@ class ClusterMember:
         broker: BrokerInfo,
         *,
         clean_start: bool,
+        losses: Callable[[], ReplicaLosses] = lambda: NO_LOSSES,
         serve_fallback: Serve | None = None,
         acl_nodes: AclNodes | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -57,7 +59,7 @@ class ClusterMember:
         self.view = view
         self._config = config
         self.controller = Controller(store, config, serve_fallback, acl_nodes, clock)
-        self.membership = Membership(store, broker, clean_start=clean_start)
+        self.membership = Membership(store, broker, clean_start=clean_start, losses=losses)
         view.subscribe(lambda _, image: self.membership.known_to(image))
         self.store = store
         self._broker = broker

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from headrace.cluster.core.changes import Change, PartitionChanged, apply
 from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.losses import ReplicaKey, ReplicaLosses
 from headrace.controller.broker_operations import check_broker_epoch
 from headrace.controller.core import elections
 from headrace.controller.core.isr_changes import IsrAnswer, IsrReport, decide_isr
@@ -89,26 +90,35 @@ def alter_reassignments(
     return decide
 
 
-def lose_replicas(
+def report_replicas(
     policy: ElectionPolicy,
     broker_id: int,
     broker_epoch: int,
-    lost: Sequence[TopicPartition],
+    losses: ReplicaLosses | None,
     full: Sequence[TopicPartition],
 ) -> Callable[[ClusterImage], Decision[None]]:
+    """`losses` None: they are as before."""
+
     def decide(image: ClusterImage) -> Decision[None]:
         check_broker_epoch(image, broker_id, broker_epoch)
         rules_of = policy.of(image)
+        results = []
+        if losses is not None:
+            results.append(elections.losses_reported(image, broker_id, losses, rules_of))
+        missing = frozenset() if losses is None else losses.missing
+        with_log = [one for one in full if one.topic in image.topics and _key(image, one) not in missing]
+        results.append(elections.replicas_full(image, broker_id, with_log, rules_of))
         changes: list[Change] = []
-        for decided in (
-            elections.replicas_lost(image, broker_id, lost, rules_of),
-            elections.replicas_full(image, broker_id, [one for one in full if one not in lost], rules_of),
-        ):
+        for decided in results:
             policy.report(decided)
             changes += decided.changes
         return Decision(None, changes)
 
     return decide
+
+
+def _key(image: ClusterImage, partition: TopicPartition) -> ReplicaKey:
+    return image.topics[partition.topic].id, partition.partition
 
 
 def allowed_unclean(

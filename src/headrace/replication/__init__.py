@@ -6,7 +6,7 @@
 `waiters`          fetches and produce requests that wait for progress
 `deletions`        records that every replica has deleted
 `partitions`       all replicas of this broker, following the cluster image
-`lost_logs`        replicas whose log was in a directory that is missing now; `missing_directories` finds them
+`lost_logs`        replicas that lack records; `losses_at_start` finds them
 `throttles`        replication throttles of this broker
 `leader_channel`   the wire to one leader; `fetcher` fetches over it; `fetchers` chooses the leaders
 `log_copy`         copies a log to another directory of this broker; `replica_moves` are all such moves

@@ -1,55 +1,71 @@
-"""Logs of this broker that were in a log directory which is missing now.
+"""Logs of this broker that are gone or lack records, as its start found them.
 
-The disk may be back at the next start. If the broker created an empty log instead and led the partition with it,
-consumers would find no records, and the followers would remove theirs. So the broker reports such a replica to the
-controller as lost, and creates an empty log only
+A missing log may be back at the next start. If the broker created an empty log instead and led the partition with it,
+consumers would find no records, and the followers would remove theirs. So the broker registers such a replica as
+missing, and creates an empty log only
 
 - to follow another leader, from which it fetches all records, or
-- to lead after the controller knew of the loss and elected this broker nevertheless. That is an unclean election: a
-  person asked for it, or the topic allows it.
+- to lead if the controller knows of the loss and elected this broker nevertheless: a person asked for it.
 
-While the directory is in `log.dirs` and offline, the broker creates no log at all, as in Kafka: a repaired directory
-would have a second one. Owned by the event loop.
+While a directory is in `log.dirs` and offline, the broker creates no log in place of a missing one, as in Kafka: a
+repaired directory would have a second one. Owned by the event loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
-from headrace.kernel.ids import TopicPartition
+from headrace.cluster.core.losses import ReplicaKey, ReplicaLosses
 
 
 class LostLogs:
-    def __init__(self, lost: Collection[TopicPartition] = (), reason: str = "", *, are_offline: bool = False) -> None:
-        """`are_offline`: a directory that may have the logs is in `log.dirs`, but cannot be used."""
-        self.reason = reason
-        self._lost = dict.fromkeys(lost)
+    def __init__(
+        self,
+        missing: Mapping[ReplicaKey, str] | None = None,
+        incomplete: Collection[ReplicaKey] = (),
+        *,
+        are_offline: bool = False,
+    ) -> None:
+        """`missing`: each with the reason. `are_offline`: a directory that may have the missing logs is in `log.dirs`,
+        but cannot be used."""
+        self._missing = dict(missing or {})
+        self._incomplete = set(incomplete)
         self._are_offline = are_offline
-        # Partitions that the controller left without a leader after the report.
-        self._leaderless: set[TopicPartition] = set()
+        self._when_fewer: Callable[[], None] = lambda: None
 
-    def __contains__(self, partition: TopicPartition) -> bool:
-        return partition in self._lost
+    def when_fewer(self, callback: Callable[[], None]) -> None:
+        """Calls back after a replica has its records again, or does not exist any more."""
+        self._when_fewer = callback
 
-    def partitions(self) -> list[TopicPartition]:
-        return list(self._lost)
+    def losses(self) -> ReplicaLosses:
+        return ReplicaLosses(frozenset(self._missing), frozenset(self._incomplete), self._are_offline)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """The partition was deleted or moved away, or has a log now."""
-        self._lost.pop(partition, None)
-        self._leaderless.discard(partition)
+    def why_missing(self, replica: ReplicaKey) -> str | None:
+        return self._missing.get(replica)
 
-    def registered_again(self) -> None:
-        """The controller elects this broker as if its logs were back, before it gets the next report."""
-        self._leaderless.clear()
-
-    def must_wait(self, partition: TopicPartition, info: PartitionInfo, broker_id: int) -> bool:
-        """Whether the broker must not create an empty log for the partition."""
-        if partition not in self._lost:
+    def must_wait(self, replica: ReplicaKey, info: PartitionInfo, broker_id: int, *, is_known: bool) -> bool:
+        """Whether the broker must not create an empty log. `is_known`: the controller knows that the log is missing."""
+        if replica not in self._missing:
             return False
-        if info.leader == NO_LEADER:
-            self._leaderless.add(partition)
         if self._are_offline or info.leader == NO_LEADER:
             return True
-        return info.leader == broker_id and partition not in self._leaderless
+        return info.leader == broker_id and not is_known
+
+    def has_log(self, replica: ReplicaKey) -> None:
+        """A missing log was created again, and is incomplete until the replica is in sync."""
+        if self._missing.pop(replica, None) is not None:
+            self._incomplete.add(replica)
+
+    def has_all_records(self, replica: ReplicaKey) -> bool:
+        """The replica is in sync. Returns whether it was not complete."""
+        if replica not in self._incomplete:
+            return False
+        self._incomplete.discard(replica)
+        self._when_fewer()
+        return True
+
+    def forget(self, replica: ReplicaKey) -> None:
+        """The partition was deleted, or has no replica here any more."""
+        self.has_log(replica)
+        self.has_all_records(replica)

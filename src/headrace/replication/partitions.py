@@ -16,6 +16,7 @@ the event loop.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,6 +25,7 @@ from typing import Final, Protocol
 
 from headrace.cluster.core.delta import ImageDelta, diff
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
+from headrace.cluster.core.losses import Loss
 from headrace.cluster.view import ClusterView
 from headrace.kernel.clock import SYSTEM_CLOCK
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault, UnknownPartition, UnknownTopicId
@@ -57,6 +59,8 @@ class Logs(Protocol):
     def log(self, topic: str, partition: int) -> Log | None: ...
     def logs(self) -> Collection[Log]: ...
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0) -> Log: ...
+    def mark_incomplete(self, log: Log, reason: str) -> None: ...
+    def has_all_records(self, log: Log) -> None: ...
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> object: ...
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None: ...
 
@@ -187,7 +191,6 @@ class Partitions:
         if broker_epoch == self.broker_epoch:
             return
         self.broker_epoch = broker_epoch
-        self.lost_logs.registered_again()
         for partition in self.all():
             if partition.is_leader:
                 partition.step_down()
@@ -260,28 +263,36 @@ class Partitions:
     def _assign(
         self, topic: TopicInfo, index: int, info: PartitionInfo, image: ClusterImage, configs: dict[str, LogConfig]
     ) -> None:
-        key = TopicPartition(topic.name, index)
+        key, replica = TopicPartition(topic.name, index), (topic.id, index)
         if self.broker_id not in info.replicas:
             self._drop(topic, index)
             return
         partition = self._by_name.get(key)
         if partition is None:
-            if self.lost_logs.must_wait(key, info, self.broker_id):
-                self._offline[key] = self.lost_logs.reason
+            is_known = image.brokers[self.broker_id].losses.of(*replica) is not Loss.NONE
+            if self.lost_logs.must_wait(replica, info, self.broker_id, is_known=is_known):
+                self._offline[key] = self.lost_logs.why_missing(replica) or ""
+                with contextlib.suppress(StorageFault):
+                    self._set_older_topic_aside(topic, index)
                 return
             config = configs.get(topic.name)
             if config is None:
                 config = configs[topic.name] = self._log_config_for(topic.name, image)
+            missing = self.lost_logs.why_missing(replica)
             try:
                 log = self._open_log(topic, index, config)
+                if missing is not None:
+                    self._logs.mark_incomplete(log, missing)
             except (Fault, OSError) as fault:
                 self._not_created(key, str(fault))
                 return
             self._offline.pop(key, None)
-            self.lost_logs.forget(key)
+            self.lost_logs.has_log(replica)
             partition = Partition(topic.name, index, topic.id, log, self)
             self._by_name[key] = partition
             self._by_id[topic.id.bytes, index] = partition
+        if self.broker_id in info.isr and self.lost_logs.has_all_records(replica):
+            self._logs.has_all_records(partition.log)
         if partition.update(info):
             self._notify_subscribers(partition)
 
@@ -304,25 +315,28 @@ class Partitions:
                 self._assign(self._applied.topics[topic], index, info, self._applied, {})
 
     def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
+        self._set_older_topic_aside(topic, index)
         log = self._logs.log(topic.name, index)
-        if log is not None and log.topic_id is not None and log.topic_id != topic.id:
-            newer = uuid_to_text(topic.id)
-            self._delete_or_set_aside(
-                log, f"it belongs to an older topic: the cluster's {topic.name} has the id {newer}"
-            )
-            log = None
         if log is None or log.topic_id is None:
             return self._logs.create(topic.name, index, topic.id, config, now_ms=self.wall_ms())
         if log.config != config:
             log.update_config(config)
         return log
 
+    def _set_older_topic_aside(self, topic: TopicInfo, index: int) -> None:
+        log = self._logs.log(topic.name, index)
+        if log is not None and log.topic_id is not None and log.topic_id != topic.id:
+            newer = uuid_to_text(topic.id)
+            self._delete_or_set_aside(
+                log, f"it belongs to an older topic: the cluster's {topic.name} has the id {newer}"
+            )
+
     def _drop(self, topic: TopicInfo, index: int, reason_to_keep: str | None = None) -> None:
         """Drops a replica. Deletes its log, or sets it aside if there is a reason to keep it. If the disk refuses that,
         the log stays, and the next start finds it without a topic."""
         key = TopicPartition(topic.name, index)
         self._offline.pop(key, None)
-        self.lost_logs.forget(key)
+        self.lost_logs.forget((topic.id, index))
         partition = self._by_name.pop((topic.name, index), None)
         if partition is None:
             return

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.core.losses import ReplicaLosses
 from headrace.cluster.loading import load_image
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, load_broker_config
@@ -307,7 +308,9 @@ CONTROLLERS_WRITES: dict[str, Callable[[Opened], Awaitable[object]]] = {
     "in-sync set": lambda c: c.controller.alter_partitions(
         1, c.member.epoch, [IsrReport("a", 0, 0, c.image.topics["a"].partitions[0].partition_epoch, [(1, -1)])]
     ),
-    "failed disk": lambda c: c.controller.replicas_lost(1, c.member.epoch, [TopicPartition("a", 0)]),
+    "failed disk": lambda c: c.controller.report_replicas(
+        1, c.member.epoch, ReplicaLosses(frozenset({(c.image.topics["a"].id, 0)}))
+    ),
     "stopping broker": lambda c: c.controller.controlled_shutdown(1, c.member.epoch),
     "deletion": lambda c: c.controller.delete_topics([("a", None)]),
 }

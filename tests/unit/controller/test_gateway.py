@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.client.connection import Connection
+from headrace.cluster.core.losses import ReplicaLosses
 from headrace.controller.core.topics import NewTopic
 from headrace.kernel.errors import ErrorCode
-from headrace.kernel.ids import TopicPartition
 from headrace.testing import RunningBroker, broker
 from headrace.wire import codec
 from tests.support.clock import wait_for
@@ -159,7 +159,11 @@ def test_requests_of_brokers_reach_the_controller(brokers: tuple[RunningBroker, 
     assert again >= first + size
     results = run(gateway.create_topics([NewTopic("lost", -1, -1, {0: [2, 1]})]))
     assert results[0].error is NONE
-    run(gateway.replicas_lost([TopicPartition("lost", 0)]))
+    topic_id = controller.call(lambda: controller.broker.parts.gateway.view.current.topics["lost"].id)
+    losses = ReplicaLosses(frozenset({(topic_id, 0)}), frozenset({(topic_id, 1)}), is_offline=True)
+    run(gateway.report_losses(losses))
+    registered = controller.call(lambda: controller.broker.parts.gateway.view.current.brokers[2])
+    assert registered.losses == losses
     info = controller.call(lambda: controller.broker.parts.gateway.view.current.partition("lost", 0))
     assert info is not None and (info.leader, info.isr) == (1, (1,))
 

@@ -11,20 +11,21 @@ from pathlib import Path
 import pytest
 
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
+from headrace.cluster.core.losses import NO_LOSSES
 from headrace.cluster.view import ClusterView
 from headrace.kernel.errors import StorageFault
-from headrace.kernel.ids import TopicPartition
 from headrace.replication import partitions as partitions_module
 from headrace.replication.lost_logs import LostLogs
 from headrace.replication.partitions import Partitions
-from headrace.storage.dirs import log_dirs
+from headrace.storage.dirs import incomplete_logs, log_dirs
+from headrace.storage.dirs.incomplete_logs import is_marked
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log_config import LogConfig
 from tests.support.logs import a_batch, append, open_dirs
 
 OWN, OTHER = 1, 2
 TOPIC_ID = uuid.UUID(int=1 << 90)
-KEY = TopicPartition("precious", 0)
+KEY = (TOPIC_ID, 0)
 
 
 class Broker:
@@ -49,15 +50,20 @@ class Broker:
         self.epoch = epoch
         self.partitions.registered_as(epoch)
 
-    def publish(self, **leaders: int) -> None:
-        """One partition per topic. Each image has a higher leader epoch."""
+    def publish(self, *, knows: bool = True, **leaders: int) -> None:
+        """One partition per topic. Each image has a higher leader epoch. `knows`: the controller accepted the losses
+        that the broker has now."""
         self._version += 1
         info = {
             name: PartitionInfo(leader, self._version, self._version, (leader,) if leader >= 0 else (), (OWN, OTHER))
             for name, leader in leaders.items()
         }
-        topics = {name: TopicInfo(name, TOPIC_ID, (one,)) for name, one in info.items()}
-        brokers = {OWN: BrokerInfo(OWN, self.epoch, ()), OTHER: BrokerInfo(OTHER, 9, ())}
+        topics = {
+            name: TopicInfo(name, TOPIC_ID if name == "precious" else uuid.uuid5(TOPIC_ID, name), (one,))
+            for name, one in info.items()
+        }
+        losses = self.partitions.lost_logs.losses() if knows else NO_LOSSES
+        brokers = {OWN: BrokerInfo(OWN, self.epoch, (), losses=losses), OTHER: BrokerInfo(OTHER, 9, ())}
         self.view.publish(ClusterImage(version=self._version, cluster_id="ours", brokers=brokers, topics=topics))
 
     def has_log(self, topic: str = "precious") -> bool:
@@ -71,63 +77,62 @@ def dirs(tmp_path: Path) -> Iterator[LogDirs]:
     opened.close()
 
 
-# The leaders in consecutive images, and whether the broker creates an empty log at the last of them.
-@pytest.mark.parametrize(
-    ("leaders", "creates"),
-    [
-        ([NO_LEADER], False),
-        ([NO_LEADER, NO_LEADER], False),
-        ([OWN], False),  # elected by a controller that does not know of the loss yet
-        ([OWN, OWN], False),
-        ([OWN, NO_LEADER], False),
-        ([OTHER], True),  # the records come from the leader
-        ([OWN, OTHER], True),
-        ([NO_LEADER, OTHER], True),
-        ([OWN, NO_LEADER, OTHER], True),
-        ([NO_LEADER, OWN], True),  # an unclean election
-        ([OWN, NO_LEADER, OWN], True),
-    ],
-)
 @pytest.mark.parametrize("is_offline", [False, True])
-def test_each_order_of_leaders(dirs: LogDirs, leaders: list[int], creates: bool, is_offline: bool) -> None:
-    lost = LostLogs([KEY], "its disk is missing", are_offline=is_offline)
+@pytest.mark.parametrize("knows", [False, True])
+@pytest.mark.parametrize("leader", [NO_LEADER, OWN, OTHER])
+def test_each_state_of_the_partition(dirs: LogDirs, leader: int, knows: bool, is_offline: bool) -> None:
+    """It creates an empty log to follow another leader, and if a controller that knows of the loss elects it."""
+    lost = LostLogs({KEY: "its disk is missing"}, are_offline=is_offline)
     broker = Broker(dirs, lost)
-    for leader in leaders[:-1]:
-        broker.publish(precious=leader)
-        assert not broker.has_log()
-    broker.publish(precious=leaders[-1])
-    assert broker.has_log() == (creates and not is_offline)
-    assert (KEY in lost) != broker.has_log()
-    if not broker.has_log():
+    fewer: list[int] = []
+    lost.when_fewer(lambda: fewer.append(1))
+    broker.publish(precious=NO_LEADER, knows=False)
+    assert not broker.has_log()
+    broker.publish(precious=leader, knows=knows)
+    creates = not is_offline and (leader == OTHER or (leader == OWN and knows))
+    assert broker.has_log() == creates
+    losses = lost.losses()
+    assert bool(losses.missing) != creates and len(fewer) == (creates and leader == OWN)
+    assert bool(losses.incomplete) == (creates and leader == OTHER), "its records are not fetched yet"
+    if not creates:
         with pytest.raises(StorageFault, match="precious-0 is offline here: its disk is missing"):
             broker.partitions.led("precious", 0)
         assert broker.partitions.offline_count == 1
 
 
-def test_after_a_new_registration_the_controller_must_get_the_report_first(dirs: LogDirs) -> None:
-    """It elects the broker at the registration, as if the disk were back."""
-    broker = Broker(dirs, LostLogs([KEY], "missing"))
-    broker.publish(precious=NO_LEADER)
-    broker.register(8)
+def test_an_incomplete_log_is_complete_when_the_replica_is_in_sync(dirs: LogDirs) -> None:
+    lost = LostLogs({KEY: "its disk is missing"})
+    broker = Broker(dirs, lost)
+    broker.publish(precious=OTHER)
+    log = dirs.log("precious", 0)
+    assert log is not None and is_marked(log.directory) and lost.losses().incomplete == {KEY}
     broker.publish(precious=OWN)
-    assert not broker.has_log()
-    broker.publish(precious=NO_LEADER)
-    broker.publish(precious=OWN)
-    assert broker.has_log()
+    assert not lost.losses() and not is_marked(log.directory)
+
+
+def test_a_log_that_cannot_be_marked_is_not_used(dirs: LogDirs, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = Broker(dirs, lost := LostLogs({KEY: "its disk is missing"}))
+    with monkeypatch.context() as full:
+        full.setattr(incomplete_logs, "write_small_file", _no_space)
+        broker.publish(precious=OTHER)
+    assert lost.losses().missing == {KEY} and broker.partitions.get("precious", 0) is None
+    broker.now_ms += partitions_module._RETRY_MS
+    broker.partitions.tick()
+    assert broker.partitions.get("precious", 0) is not None
 
 
 def test_other_partitions_get_their_logs(dirs: LogDirs) -> None:
-    broker = Broker(dirs, LostLogs([KEY], "missing", are_offline=True))
+    broker = Broker(dirs, LostLogs({KEY: "missing"}, are_offline=True))
     broker.publish(precious=OWN, new=OWN)
     assert broker.has_log("new") and broker.partitions.led("new", 0).is_leader
 
 
 def test_deleted_partition_is_no_longer_lost(dirs: LogDirs) -> None:
-    lost = LostLogs([KEY], "missing")
+    lost = LostLogs({KEY: "missing"}, [KEY])
     broker = Broker(dirs, lost)
-    broker.publish(precious=OWN)
+    broker.publish(precious=NO_LEADER)
     broker.publish()
-    assert lost.partitions() == [] and broker.partitions.offline_count == 0
+    assert not lost.losses() and broker.partitions.offline_count == 0
 
 
 def test_log_that_did_not_fit_on_the_disk_is_created_later(dirs: LogDirs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -431,12 +431,6 @@ def test_a_copy_whose_source_grew_meanwhile_becomes_a_future_log_again(home: Pat
     asyncio.run(go_on())
 
 
-def test_two_logs_without_a_note_are_left_to_a_person(home: Path) -> None:
-    shutil.copytree(home / "a" / "orders-0", home / "b" / "orders-0")
-    with pytest.raises(StorageFault, match="keep one of them, and move the other"):
-        Broker(home)
-
-
 def refusal(call: Callable[[], None]) -> ErrorCode:
     with pytest.raises(Fault) as raised:
         call()

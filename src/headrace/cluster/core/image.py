@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Final
 from uuid import UUID
 
+from headrace.cluster.core.losses import NO_LOSSES, Loss, ReplicaLosses
 from headrace.kernel.dataclass import dataclass
 from headrace.security.acl.model import Entry, ResourcePattern
 
@@ -48,6 +49,7 @@ class BrokerInfo:
     cordoned_log_dirs: tuple[str, ...] = ()  # as its configuration file says; a dynamic value replaces it
     # Id and path of each directory that may have a log of this broker, also of those that were missing at its start.
     directories: tuple[tuple[str, str], ...] = ()
+    losses: ReplicaLosses = NO_LOSSES
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:
@@ -121,6 +123,18 @@ class ClusterImage:
     def registered(self, broker_id: int) -> BrokerInfo | None:
         """The broker, alive or not."""
         return self.brokers.get(broker_id) or self.fenced_brokers.get(broker_id)
+
+    def losses_of(self, topic: str, index: int) -> dict[int, Loss]:
+        """The live replicas of the partition that lack records, each with its loss."""
+        found: dict[int, Loss] = {}
+        known = self.topics[topic]
+        for replica in known.partitions[index].replicas:
+            broker = self.brokers.get(replica)
+            if broker is not None and broker.losses:
+                loss = broker.losses.of(known.id, index)
+                if loss is not Loss.NONE:
+                    found[replica] = loss
+        return found
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.brokers.get(broker_id)

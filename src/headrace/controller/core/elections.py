@@ -2,7 +2,8 @@
 
 Each function decides over a whole image and returns changes; `partition_states.settle` decides each partition. A broker
 with a new epoch has restarted. It leaves every ISR before any election, because it may have lost the end of its logs.
-After an unclean start it is no longer an eligible leader replica either.
+After an unclean start it is no longer an eligible leader replica either. Its registration names the replicas that lack
+records (`cluster/core/losses.py`); they are not elected.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import field, replace
 
 from headrace.cluster.core.changes import BrokerRegistered, Change, PartitionChanged, apply
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, PartitionInfo
+from headrace.cluster.core.losses import Loss, ReplicaLosses
 from headrace.controller.core.partition_states import Election, ElectionRules, PartitionDecision, settle
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.plurals import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,20 @@ def may_lead(image: ClusterImage, broker_id: int) -> bool:
     return broker is not None and not broker.fenced and not broker.shutting_down
 
 
-def rules_for(image: ClusterImage, topic: TopicRules) -> ElectionRules:
+def rules_for(image: ClusterImage, topic: str, index: int, rules: TopicRules) -> ElectionRules:
+    """The rules for one partition of the topic."""
+    return _with_losses(_rules_of_topic(image, rules), image, topic, index)
+
+
+def _rules_of_topic(image: ClusterImage, rules: TopicRules) -> ElectionRules:
     return ElectionRules(
-        lambda broker_id: may_lead(image, broker_id), topic.min_insync, topic.unclean_allowed, may_stay=image.is_alive
+        lambda broker_id: may_lead(image, broker_id), rules.min_insync, rules.unclean_allowed, may_stay=image.is_alive
     )
+
+
+def _with_losses(rules: ElectionRules, image: ClusterImage, topic: str, index: int) -> ElectionRules:
+    losses = image.losses_of(topic, index)
+    return replace(rules, losses=losses) if losses else rules
 
 
 def membership_changed(
@@ -103,7 +116,7 @@ def shutting_down(image: ClusterImage, broker_id: int, rules_of: RulesOf) -> Ele
         others = [r for r in (*info.isr, *info.eligible) if r != broker_id and may_lead(after, r)]
         if broker_id in info.isr and others:
             isr = [r for r in info.isr if r != broker_id]
-            decided.add(name, index, settle(info, rules_for(after, rules_of(name)), isr=isr))
+            decided.add(name, index, settle(info, rules_for(after, name, index, rules_of(name)), isr=isr))
     return decided
 
 
@@ -115,19 +128,23 @@ def leads_movable(image: ClusterImage, broker_id: int) -> bool:
     )
 
 
-def replicas_lost(
-    image: ClusterImage, broker_id: int, lost: Iterable[TopicPartition], rules_of: RulesOf
-) -> ElectionResult:
-    """A disk of a live broker failed: these replicas leave ISR and eligibility."""
+def losses_reported(image: ClusterImage, broker_id: int, losses: ReplicaLosses, rules_of: RulesOf) -> ElectionResult:
+    """A live broker reports everything that it lacks now: a disk failed, or replicas have their records again. Replicas
+    that lack records leave ISR and eligibility."""
     decided = ElectionResult()
-    for name, index in lost:
-        info = image.partition(name, index)
-        if info is None or broker_id not in info.replicas:
+    broker = image.brokers[broker_id]
+    if losses == broker.losses:
+        return decided
+    registered = BrokerRegistered(replace(broker, losses=losses))
+    after = apply(image, [registered], image.version)
+    for topic_id, index in sorted(losses.missing | (losses.incomplete - broker.losses.incomplete)):
+        topic = image.topic_by_id(topic_id)
+        info = None if topic is None else image.partition(topic.name, index)
+        if topic is None or info is None or broker_id not in info.replicas:
             continue
-        topic = rules_of(name)
-        rules = ElectionRules(lambda r: r != broker_id and may_lead(image, r), topic.min_insync, topic.unclean_allowed)
-        isr = [r for r in info.isr if r != broker_id]
-        decided.add(name, index, settle(info, rules, isr=isr, restarted_uncleanly=frozenset({broker_id})))
+        rules = rules_for(after, topic.name, index, rules_of(topic.name))
+        decided.add(topic.name, index, settle(info, rules, isr=[r for r in info.isr if r != broker_id]))
+    decided.changes.append(registered)
     return decided
 
 
@@ -163,9 +180,10 @@ def _settle_all(
             if affected.isdisjoint(info.replicas):
                 continue
             if topic_rules is None:
-                topic_rules = rules_for(after, rules_of(topic.name))
+                topic_rules = _rules_of_topic(after, rules_of(topic.name))
+            rules = _with_losses(topic_rules, after, topic.name, index)
             isr = [replica for replica in info.isr if replica not in affected]
-            settled = settle(info, topic_rules, isr=isr, restarted=back, restarted_uncleanly=unclean)
+            settled = settle(info, rules, isr=isr, restarted=back, restarted_uncleanly=unclean)
             decided.add(topic.name, index, settled)
 
 
@@ -181,7 +199,7 @@ def unclean_election_allowed(
             continue
         for index, info in enumerate(topic.partitions):
             if info.leader == NO_LEADER:
-                decided.add(name, index, settle(info, rules_for(image, rules)))
+                decided.add(name, index, settle(info, rules_for(image, name, index, rules)))
     return decided
 
 
@@ -193,7 +211,7 @@ def min_insync_changed(image: ClusterImage, rules_of: RulesOf, topics: Iterable[
         topic = image.topics.get(name)
         for index, info in enumerate(topic.partitions if topic is not None else ()):
             if info.isr and (info.eligible or info.last_known_eligible):
-                decided.add(name, index, settle(info, rules_for(image, rules_of(name))))
+                decided.add(name, index, settle(info, rules_for(image, name, index, rules_of(name))))
     return decided
 
 
@@ -210,15 +228,24 @@ def elect(
         return ErrorCode.election_not_needed, f"{topic}-{index} is led by its preferred replica {info.leader}", None
     if election is Election.UNCLEAN and has_leader:
         return ErrorCode.election_not_needed, f"{topic}-{index} has a leader, {info.leader}", None
-    settled = settle(info, rules_for(image, rules_of(topic)), election=election)
+    settled = settle(info, rules_for(image, topic, index, rules_of(topic)), election=election)
     leader = info.leader if settled is None else settled.info.leader
     if election is Election.PREFERRED and leader != _preferred(info):
         why = f"the preferred replica {_preferred(info)} of {topic}-{index} is not alive and in sync {list(info.isr)}"
         return ErrorCode.preferred_leader_not_available, why, None
     if leader == NO_LEADER:
-        why = f"no replica of {topic}-{index} is alive (replicas {list(info.replicas)})"
-        return ErrorCode.eligible_leaders_not_available, why, None
+        return ErrorCode.eligible_leaders_not_available, _why_no_leader(image, topic, index, info), None
     return ErrorCode.none, None, settled
+
+
+def _why_no_leader(image: ClusterImage, topic: str, index: int, info: PartitionInfo) -> str:
+    offline = [replica for replica, loss in image.losses_of(topic, index).items() if loss is Loss.OFFLINE]
+    if offline:
+        return (
+            f"the logs of {topic}-{index} on {counted(len(offline), 'live broker')} {offline} are in a log directory "
+            "that is offline: repair it, or remove it from log.dirs, and start the broker again"
+        )
+    return f"no replica of {topic}-{index} is alive (replicas {list(info.replicas)})"
 
 
 def _preferred(info: PartitionInfo) -> int:
@@ -238,5 +265,6 @@ def rebalanced(image: ClusterImage, imbalance_percent: int, rules_of: RulesOf) -
     for broker_id, partitions in sorted(away.items()):
         if 100 * len(partitions) > imbalance_percent * should[broker_id]:
             for name, index, info in partitions:
-                decided.add(name, index, settle(info, rules_for(image, rules_of(name)), election=Election.PREFERRED))
+                rules = rules_for(image, name, index, rules_of(name))
+                decided.add(name, index, settle(info, rules, election=Election.PREFERRED))
     return decided

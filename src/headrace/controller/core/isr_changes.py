@@ -15,6 +15,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from headrace.cluster.core.image import NO_LEADER, ClusterImage, PartitionInfo
+from headrace.cluster.core.losses import Loss
 from headrace.controller.core.elections import RulesOf, TopicRules, may_lead, rules_for
 from headrace.controller.core.partition_states import ElectionRules, PartitionDecision, settle
 from headrace.kernel.dataclass import dataclass
@@ -55,7 +56,7 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
     if report.partition_epoch < info.partition_epoch:
         return IsrAnswer(ErrorCode.invalid_update_version)
     if not report.members:
-        return _without_leader(image, info, rules_of(report.topic))
+        return _without_leader(image, report, info, rules_of(report.topic))
     members = [broker_id for broker_id, _ in report.members]
     if sender not in members or not set(members) <= set(info.replicas) or len(set(members)) != len(members):
         return IsrAnswer(ErrorCode.invalid_request)
@@ -66,7 +67,11 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
         # A broker in shutdown may stay in the set, but may not be added.
         if not may_lead(image, broker_id) and broker_id not in info.isr:
             return IsrAnswer(ErrorCode.ineligible_replica)
-    settled = settle(info, rules_for(image, rules_of(report.topic)), isr=members)
+    rules = rules_for(image, report.topic, report.index, rules_of(report.topic))
+    # The leader counted a replica whose disk failed meanwhile.
+    if any(rules.loss_of(broker_id) is Loss.OFFLINE for broker_id in members if broker_id not in info.isr):
+        return IsrAnswer(ErrorCode.ineligible_replica)
+    settled = settle(info, rules, isr=members)
     if settled is None:
         # A report of the unchanged set raises the partition epoch, so that late copies of older reports are refused.
         settled = PartitionDecision(replace(info, partition_epoch=info.partition_epoch + 1))
@@ -77,11 +82,12 @@ def decide_isr(image: ClusterImage, sender: int, report: IsrReport, rules_of: Ru
     return IsrAnswer(ErrorCode.none, after, settled)
 
 
-def _without_leader(image: ClusterImage, info: PartitionInfo, topic: TopicRules) -> IsrAnswer:
+def _without_leader(image: ClusterImage, report: IsrReport, info: PartitionInfo, topic: TopicRules) -> IsrAnswer:
     others = [replica for replica in info.replicas if replica != info.leader and may_lead(image, replica)]
     if info.isr != (info.leader,) or len(others) < min(topic.min_insync, len(info.replicas)):
         return IsrAnswer(ErrorCode.invalid_request)
-    settled = settle(info, ElectionRules(others.__contains__, topic.min_insync), isr=())
+    losses = image.losses_of(report.topic, report.index)
+    settled = settle(info, ElectionRules(others.__contains__, topic.min_insync, losses=losses), isr=())
     if settled is None or settled.info.leader == NO_LEADER:
         return IsrAnswer(ErrorCode.eligible_leaders_not_available)
     return IsrAnswer(ErrorCode.new_leader_elected, settled.info, settled)

@@ -7,9 +7,11 @@ Eligible leader replicas (KIP-966). The high watermark does not advance while fe
 sync. So a replica that leaves the ISR while the ISR is below that size holds every committed record, and may lead later
 without loss. A replica that restarted uncleanly may have lost the end of its log and is not eligible. The ISR may
 become empty. Then only an eligible replica may lead. If there is none, the last known leader may lead once it is back
-(no replica holds more), or any replica if unclean election is allowed; both are marked as unclean. A last known leader
-that is back and does not lead has lost its log with a disk. It may lead again after its next start, or if a person asks
-for an unclean election and no other replica is alive.
+(no replica holds more), or any replica if unclean election is allowed; both are marked as unclean.
+
+Replicas with a loss (`cluster/core/losses.py`) are neither in sync nor eligible, and no last known leader. A setting
+that allows unclean elections allows a leader that lags, not one that lost its log: a person must ask for that election.
+It takes the replica that lacks least, and never one whose log directory is offline.
 
 Invariants (asserted): a leader is in the ISR; ISR and eligible are disjoint parts of the replicas; epochs never go
 back. Mirrors Kafka's PartitionChangeBuilder; differs: the ISR comes before the eligible replicas in an election.
@@ -17,11 +19,12 @@ back. Mirrors Kafka's PartitionChangeBuilder; differs: the ISR comes before the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, replace
 from enum import Enum
 
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+from headrace.cluster.core.losses import Loss
 from headrace.kernel.dataclass import dataclass
 
 
@@ -40,6 +43,11 @@ class ElectionRules:
     unclean_allowed: bool = False
     # Whether a stopping leader, which may not be elected, can still keep its leadership.
     may_stay: Callable[[int], bool] = lambda _: False
+    # Replicas of this partition that lack records. A replica in the ISR has fetched them again.
+    losses: Mapping[int, Loss] = field(default_factory=dict)
+
+    def loss_of(self, replica: int) -> Loss:
+        return self.losses.get(replica, Loss.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ def settle(
         removing=info.removing if removing is None else removing,
     )
     target = _complete_reassignment(target)
-    target = _track_eligible(info, target, rules.min_insync, restarted_uncleanly)
-    settled = _elect(info, target, rules, election, restarted)
+    target = _track_eligible(info, target, rules.min_insync, restarted_uncleanly.union(rules.losses))
+    settled = _elect(info, target, rules, election)
     final = settled.info
     # A restarted leader gets a new epoch: it may have lost records, and new ones must not look like those.
     moved = final.leader != info.leader or final.leader in restarted
@@ -121,9 +129,7 @@ def _track_eligible(info: PartitionInfo, target: PartitionInfo, min_insync: int,
     return replace(target, eligible=eligible, last_known_eligible=last_known)
 
 
-def _elect(
-    info: PartitionInfo, target: PartitionInfo, rules: ElectionRules, election: Election, restarted: frozenset[int]
-) -> PartitionDecision:
+def _elect(info: PartitionInfo, target: PartitionInfo, rules: ElectionRules, election: Election) -> PartitionDecision:
     def may_lead(replica: int) -> bool:
         return replica in target.isr and rules.can_lead(replica)
 
@@ -142,23 +148,19 @@ def _elect(
             return PartitionDecision(_led_alone(target, replica, rules.min_insync))
     if info.leader in target.isr and rules.may_stay(info.leader):
         return PartitionDecision(replace(target, leader=info.leader))
-    without_log = _last_leader_without_log(info, rules, restarted)
-    last_known = [r for r in target.last_known_eligible[:1] if r != without_log and rules.can_lead(r)]
+    last_known = [r for r in target.last_known_eligible[:1] if rules.can_lead(r) and rules.loss_of(r) is Loss.NONE]
     if not target.isr and not target.eligible and last_known:
         return PartitionDecision(_led_alone(target, last_known[0], rules.min_insync), from_last_known=True)
     if election is Election.UNCLEAN or rules.unclean_allowed:
-        for replica in sorted(order, key=lambda replica: replica == without_log):
-            if rules.can_lead(replica):
-                alone = replace(target, leader=replica, isr=(replica,), eligible=(), last_known_eligible=())
-                return PartitionDecision(alone, unclean=True)
+        # A replica that a reassignment adds has no log yet.
+        losses = dict.fromkeys(target.adding, Loss.MISSING) | dict(rules.losses)
+        worst = Loss.MISSING if election is Election.UNCLEAN else Loss.NONE
+        able = [r for r in order if rules.can_lead(r) and losses.get(r, Loss.NONE) <= worst]
+        if able:
+            leader = min(able, key=lambda r: losses.get(r, Loss.NONE))  # the first of those that lack least
+            alone = replace(target, leader=leader, isr=(leader,), eligible=(), last_known_eligible=())
+            return PartitionDecision(alone, unclean=True)
     return PartitionDecision(replace(target, leader=NO_LEADER))
-
-
-def _last_leader_without_log(info: PartitionInfo, rules: ElectionRules, restarted: frozenset[int]) -> int:
-    """The last known leader, if it could have led before this change and did not: it reported its log as lost."""
-    last = info.last_known_eligible[0] if info.last_known_eligible else NO_LEADER
-    others_came_first = info.leader != NO_LEADER or info.isr or info.eligible
-    return NO_LEADER if others_came_first or last in restarted or not rules.can_lead(last) else last
 
 
 def _led_alone(target: PartitionInfo, leader: int, min_insync: int) -> PartitionInfo:

@@ -60,7 +60,7 @@ def reassign(
     info = image.partition(topic, index)
     if info is None:
         raise UnknownPartition(f"The topic or partition {topic}-{index} does not exist")
-    rules = rules_for(image, rules_of(topic))
+    rules = rules_for(image, topic, index, rules_of(topic))
     before = original_replicas(info)
     if target is None:
         if not info.is_reassigning:

@@ -12,5 +12,6 @@
 `lazy_logs`          logs that have no files yet; `new_log_files` makes them
 `delayed_deletion`   files that are renamed now and removed after `file.delete.delay.ms`
 `strays`             logs that no topic of the cluster claims; `restoration` puts one back
+`incomplete_logs`    marks logs that lack records, until they are fetched again
 `unopened_log`       a log that no broker has open
 """

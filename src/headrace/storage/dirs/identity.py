@@ -1,14 +1,16 @@
 """The owner of a log directory, from its `meta.properties`.
 
-Kafka's keys name the broker, the cluster and the directory itself. Three of Headrace's keys, which Kafka ignores, name
+Kafka's keys name the broker, the cluster and the directory itself. Kafka ignores Headrace's keys. Three of them name
 the coordination store that holds the topics of the logs here (`headrace.store`, `headrace.store.since`,
 `headrace.zookeeper.connect`). Without that store the logs belong to no topic, so the broker refuses to start with
-another one by mistake. A fourth key, `headrace.checksum`, covers all lines behind it: a changed digit would give the
-broker another id. A file without a checksum is accepted, because Kafka and people write such files.
+another one by mistake. `headrace.directories` names all log directories of the broker by id and path, if there are
+several, so that a start notices a missing one. `headrace.checksum` covers all lines behind it: a changed digit would
+give the broker another id. A file without a checksum is accepted, because Kafka and people write such files.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,7 @@ MOVING: Final = "moving"
 ZOOKEEPER: Final = "zookeeper"
 # The embedded store of a unit, which is in the directory of its first process.
 UNIT: Final = "unit"
+_DIRECTORIES: Final = "headrace.directories"
 _CHECKSUM: Final = "headrace.checksum"
 
 
@@ -46,6 +49,7 @@ class Identity:
     cluster_id: str | None
     directory_id: uuid.UUID | None
     home: StoreOwner | None = None
+    directories: tuple[tuple[str, str], ...] = ()
 
 
 def read_identity(directory: Path) -> Identity | None:
@@ -67,8 +71,9 @@ def read_identity(directory: Path) -> Identity | None:
             properties.get("cluster.id") or None,
             None if directory_id is None else uuid_from_text(directory_id),
             _home(properties),
+            _directories(properties),
         )
-    except ValueError as wrong:
+    except (ValueError, TypeError) as wrong:
         raise CorruptFile(f"{path}: {wrong}") from None
 
 
@@ -83,6 +88,10 @@ def _home(properties: dict[str, str]) -> StoreOwner | None:
     )
 
 
+def _directories(properties: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((str(key), str(path)) for key, path in json.loads(properties.get(_DIRECTORIES, "[]")))
+
+
 def write_identity(directory: Path, identity: Identity) -> None:
     properties = {"node.id": str(identity.node_id), "version": "1"}
     if identity.directory_id is not None:
@@ -94,6 +103,8 @@ def write_identity(directory: Path, identity: Identity) -> None:
         properties["headrace.store.since"] = identity.home.since
         if identity.home.connect:
             properties["headrace.zookeeper.connect"] = identity.home.connect
+    if identity.directories:
+        properties[_DIRECTORIES] = json.dumps(identity.directories)
     write_properties(directory / META_PROPERTIES_FILE, {_CHECKSUM: _checksum(properties), **properties})
 
 

@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,7 @@ class LogDir:
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
         # The partitions that are in the checkpoint files.
         self._marked: set[TopicPartition] = set()
+        self._at_start: Mapping[TopicPartition, PartitionCheckpoints] = {}
         # New logs whose entries in the files are those of deleted logs, because the disk was full.
         self._outdated: set[TopicPartition] = set()
         # The event loop must write the files before a new topic reuses a name; the timer's thread may be writing them.
@@ -149,8 +151,17 @@ class LogDir:
         elif known is not None and known.home is not None and known.home.kind == home.kind:
             home = replace(home, since=known.home.since)
         directory_id = known.directory_id if known is not None else None
-        identity = Identity(node_id, cluster_id, directory_id or uuid.uuid4(), home)
-        if identity != known:
+        directories = known.directories if known is not None else ()
+        self._save(Identity(node_id, cluster_id, directory_id or uuid.uuid4(), home, directories))
+
+    def name_directories(self, directories: tuple[tuple[str, str], ...]) -> None:
+        """Ids and paths of all directories of the broker: the next start knows by them which one is missing. Raises
+        OSError."""
+        assert self.identity is not None, "an open log directory has an identity"
+        self._save(replace(self.identity, directories=directories))
+
+    def _save(self, identity: Identity) -> None:
+        if identity != self.identity:
             write_identity(self.path, identity)
             self.identity = identity
 
@@ -177,8 +188,18 @@ class LogDir:
 
     # Checkpoints
 
-    def marks(self) -> dict[TopicPartition, PartitionCheckpoints]:
-        """The content of the checkpoints. A damaged file counts as empty; recovery then checks the whole logs."""
+    def recovery_point_at_start(self, partition: TopicPartition) -> int:
+        """Up to which offset the log was on the disk, according to the checkpoint that the start has read."""
+        marks = self._at_start.get(partition)
+        return 0 if marks is None else marks.recovery_point
+
+    def had_records_at_start(self, partition: TopicPartition) -> bool:
+        """Whether a checkpoint that the start has read names records of the partition."""
+        marks = self._at_start.get(partition)
+        return marks is not None and max(marks.recovery_point, marks.high_watermark) > 0
+
+    def marks(self) -> Mapping[TopicPartition, PartitionCheckpoints]:
+        """Reads the checkpoints at a start. A damaged file counts as empty; recovery then checks the whole logs."""
         recovery_points = self._offsets(RECOVERY_POINT_FILE)
         starts = self._offsets(LOG_START_FILE)
         high_watermarks = self._offsets(HIGH_WATERMARK_FILE)
@@ -188,7 +209,7 @@ class LogDir:
             aborted = {}
         known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
         self._marked = set(known)
-        return {
+        self._at_start = {
             partition: PartitionCheckpoints(
                 recovery_points.get(partition, 0),
                 starts.get(partition, 0),
@@ -197,6 +218,7 @@ class LogDir:
             )
             for partition in known
         }
+        return self._at_start
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

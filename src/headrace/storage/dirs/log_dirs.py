@@ -19,6 +19,7 @@ from headrace.config import BrokerConfig
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.close import close_logs
+from headrace.storage.dirs import incomplete_logs
 from headrace.storage.dirs.contents import may_be_log
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.dirs.directory_choice import DirectoryChoice
@@ -79,9 +80,10 @@ class LogDirs:
         home: StoreOwner | None = None,
         now_ms: int = 0,
         on_progress: Callable[[Progress], None] | None = None,
+        topic_id_of: Callable[[str], uuid.UUID | None] = lambda topic: None,
     ) -> LogDirs:
         """Locks, identifies and recovers every directory. A directory that cannot be used goes offline. Raises if none
-        is left.
+        is left. `topic_id_of`: the cluster's topic of that name.
 
         Always raises for a directory that is in use or belongs to another cluster or broker, which is a configuration
         error. `directories`: the directories of `config`, if the caller has claimed them already.
@@ -106,6 +108,7 @@ class LogDirs:
                 dirs.damages,
                 dirs.take_offline,
                 dirs._failed,
+                topic_id_of,
             ).run(settings.threads_per_directory, now_ms, on_progress)
             # Recovery may have opened some logs of a directory before another log of it failed.
             for directory in dirs.offline:
@@ -246,6 +249,17 @@ class LogDirs:
         except OSError as error:
             raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
 
+    def mark_incomplete(self, log: Log, reason: str) -> None:
+        """Every later start knows that the log lacks records. Raises StorageFault."""
+        log.make_files()
+        try:
+            incomplete_logs.mark(log.directory, reason)
+        except OSError as error:
+            raise self._fault(f"cannot mark {log.name} as incomplete", self._logs.home(log.name), error) from error
+
+    def has_all_records(self, log: Log) -> None:
+        incomplete_logs.remove_mark(log.directory)
+
     def _close_and_remove(self, key: TopicPartition) -> LogDir:
         """Closes the log, cleanly unless it will be deleted. After that, a thread that still uses the log does not
         report its missing files as a disk failure.
@@ -379,15 +393,34 @@ class LogDirs:
         """
         return all(directory.was_clean for directory in self.directories)
 
+    def closed_before(self, broker_epoch: int) -> list[LogDir]:
+        """Directories whose last clean stop belongs to an earlier registration: old copies, because the broker has
+        registered again since. A release that did not write the epoch into the mark leaves -1."""
+        return [one for one in self.directories if one.was_clean and 0 <= one.previous_broker_epoch < broker_epoch]
+
+    def checkpointed_in(self, partition: TopicPartition) -> LogDir | None:
+        """A directory whose checkpoints, as the start has read them, name records of the partition."""
+        return next((one for one in self.directories if one.had_records_at_start(partition)), None)
+
+    def name_directories(self, directories: Sequence[tuple[str, str]]) -> None:
+        """Writes the ids and paths of all directories of the broker into each one, if there are several."""
+        named = tuple(directories) if len(directories) > 1 else ()
+        for directory in self.directories:
+            if directory.is_online:
+                try:
+                    directory.name_directories(named)
+                except OSError as error:
+                    self._failed(directory, error)
+
     def describe(self) -> list[DirectoryReport]:
         return [
             DirectoryReport.of(directory, self.logs_in(directory), is_cordoned=self.choice.is_cordoned(directory))
             for directory in self.directories
         ]
 
-    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
+    def close(self, *, clean: bool = True, broker_epoch: int | None = None) -> None:
         """With `clean`, seals and syncs all logs and writes the checkpoints and the clean-shutdown file. Otherwise only
-        closes files.
+        closes files. `broker_epoch` None: the broker has not registered since the last stop.
         """
         for directory in self.directories:
             logs = self.logs_in(directory)
@@ -399,11 +432,11 @@ class LogDirs:
         self._logs.clear()
         self.futures.clear()
 
-    def _mark_clean_shutdown(self, directory: LogDir, logs: list[Log], broker_epoch: int) -> None:
+    def _mark_clean_shutdown(self, directory: LogDir, logs: list[Log], broker_epoch: int | None) -> None:
         """Writes the clean-shutdown file of one directory. If that fails, the next start checks only this directory."""
         try:
             directory.checkpoint(logs)
-            directory.leave_clean_mark(broker_epoch)
+            directory.leave_clean_mark(directory.previous_broker_epoch if broker_epoch is None else broker_epoch)
         except StorageFault as fault:
             self.take_offline(directory, fault.message)
         except OSError as error:

@@ -1,12 +1,16 @@
 """Opens the logs of all directories when a broker starts, in threads, and continues interrupted moves between them.
 
-A log that cannot be opened takes its directory offline; a future log that cannot be opened stays on the disk. Two logs
-of one partition come from a move (`future_logs`), or a person must decide: then the start is refused.
+A log that cannot be opened takes its directory offline; a future log that cannot be opened stays on the disk.
+
+Two directories may have a log of one partition: a move was interrupted (`future_logs`), or one directory was missing
+for a time and the broker fetched the records again. Then the log that has more of the partition's history serves, and
+the other one becomes a stray. If the logs do not tell which one that is, a person must decide: the start is refused.
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +35,7 @@ from headrace.storage.dirs.future_logs import (
 )
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_table import LogTable
+from headrace.storage.dirs.strays import set_aside
 from headrace.storage.files import FUTURE_DIR_SUFFIX
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
@@ -54,9 +59,10 @@ class StartRecovery:
     damages: list[Damage]
     take_offline: Callable[[LogDir, str], None]
     failed: Callable[[LogDir, OSError], None]
+    topic_id_of: Callable[[str], uuid.UUID | None]
 
     def run(self, threads_per_directory: int, now_ms: int, on_progress: OnProgress | None) -> None:
-        """Raises StorageFault if two directories have a partition and no move explains it."""
+        """Raises StorageFault if two directories have a partition and a person must decide."""
         jobs = self._found(now_ms)
         threads = max(1, threads_per_directory * len(self.directories))
         with ThreadPoolExecutor(threads, thread_name_prefix="log-recovery") as pool:
@@ -126,7 +132,8 @@ class StartRecovery:
             return None
 
     def _settle_double(self, log: Log, home: LogDir, now_ms: int) -> None:
-        """Two directories have the partition. Completes or repeats an interrupted move; otherwise raises."""
+        """Two directories have the partition. Completes or repeats an interrupted move; otherwise keeps one log and
+        sets the other one aside. Raises StorageFault."""
         key = log.name
         other, others_home = self.logs[key], self.logs.home(key)
         if came_from(log, others_home):
@@ -134,10 +141,8 @@ class StartRecovery:
         else:
             (old, source), (new, target) = (log, home), (other, others_home)
         if not came_from(new, source) or not (is_prefix(old, new) or is_prefix(new, old)):
-            both = " and in ".join(
-                f"{one.directory} (offsets {one.log_start_offset} to {one.log_end_offset - 1})" for one in (other, log)
-            )
-            raise StorageFault(f"{key} is in {both}: keep one of them, and move the other out of the log directories")
+            self._keep_one((other, others_home), (log, home), now_ms)
+            return
         try:
             if is_prefix(old, new):
                 self.deletions.put([retire(old)], now_ms)
@@ -149,6 +154,36 @@ class StartRecovery:
         except OSError as error:
             raise StorageFault(f"cannot complete the move of {key} to {target.path}: {error}") from error
 
+    def _keep_one(self, first: tuple[Log, LogDir], second: tuple[Log, LogDir], now_ms: int) -> None:
+        key = first[0].name
+        owner = self.topic_id_of(key.topic)
+        for (log, home), (other, _) in ((first, second), (second, first)):
+            reason = _why_to_keep(log, other, owner)
+            if reason is None:
+                continue
+            offsets = other.log_start_offset, other.log_end_offset
+            try:
+                other.close(clean=False)
+                place = set_aside(other.directory, key, reason, offsets=offsets, now_ms=now_ms)
+            except OSError as error:
+                raise StorageFault(
+                    f"{key} is in two directories, and {other.directory} cannot be set aside: {error}"
+                ) from error
+            logger.error(
+                "%s is in two directories: %s serves, and the other one is set aside as %s: %s",
+                key,
+                log.directory,
+                place,
+                reason,
+            )
+            self.logs.put(log, home)
+            return
+        both = " and in ".join(
+            f"{one.directory} (offsets {one.log_start_offset} to {one.log_end_offset - 1})"
+            for one, _ in (first, second)
+        )
+        raise StorageFault(f"{key} is in {both}: keep one of them, and move the other out of the log directories")
+
     def _resume_moves(self, copies: list[FutureLog], now_ms: int) -> None:
         for log in self.logs:
             home = self.logs.home(log.name)
@@ -158,3 +193,15 @@ class StartRecovery:
             key = copy.log.name
             is_known = key in self.logs
             self.futures.resume(copy, self.logs.get(key), self.logs.home(key) if is_known else None, now_ms)
+
+
+def _why_to_keep(log: Log, other: Log, owner: uuid.UUID | None) -> str | None:
+    """Why `log` serves and `other`, a log of the same partition, does not. None if it should not."""
+    if log.topic_id != other.topic_id:
+        is_owner = log.topic_id == owner or other.topic_id != owner
+        return "it belongs to another topic of that name" if is_owner else None
+    if is_prefix(other, log):
+        return f"{log.directory} has all of its records"
+    if log.leader_epochs.latest > other.leader_epochs.latest:
+        return f"{log.directory} has records of later leaders"
+    return None

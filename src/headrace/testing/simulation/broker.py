@@ -16,8 +16,9 @@ import uuid
 from collections.abc import Coroutine, Iterator
 from typing import Final
 
-from headrace.broker.failed_disks import FailedDisks
+from headrace.broker.loss_reports import LossReports
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, Endpoint
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.cluster.view import ClusterView
 from headrace.config import BrokerConfig, TopicConfig
 from headrace.controller.controller import Controller
@@ -30,6 +31,7 @@ from headrace.kernel.errors import Fault
 from headrace.replication.fetcher import FetchSettings
 from headrace.replication.fetchers import Fetchers
 from headrace.replication.isr_changes import ControllerIsrChanges
+from headrace.replication.lost_logs import LostLogs
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.storage.log_config import LogConfig
@@ -117,12 +119,15 @@ class SimulatedBroker:
         endpoint = Endpoint(LISTENER, f"broker-{self.id}", self.id, "PLAINTEXT")
         broker = BrokerInfo(self.id, -1, (endpoint,))
         self.table = HandlerTable()
+        missing = dict.fromkeys(self.logs.without_log(), "its disk was replaced")
+        self._lost_logs = LostLogs(missing, self.logs.incomplete())
         self.member = ClusterMember(
             self.store,
             self.view,
             lambda: self._config,
             broker,
             clean_start=self._clean,
+            losses=self._losses,
             serve_fallback=fallback_service(self.table, LISTENER),
         )
         for handler in brokers_handlers(self.controller, self.view):
@@ -136,6 +141,7 @@ class SimulatedBroker:
             self.view,
             self._log_config,
             isr_changes=self.isr_changes,
+            lost_logs=self._lost_logs,
             lease_held=self.member.lease_held,
             serves_consumers_from_followers=self._reads_from_followers,
             monotonic_ms=lambda: int(loop.time() * rate_per_s),
@@ -147,9 +153,11 @@ class SimulatedBroker:
 
         self.gateway = ControllerGateway(self.controller, self.view, LISTENER, self._own, reach.open)
         self.fetchers = Fetchers(self.partitions, self.view, LISTENER, _FETCH, connect=open_channel)
-        self._failed_disks = disks = FailedDisks(self.gateway, self.logs.unusable)
-        self.member.membership.on_registered(self.partitions.registered_as)
-        self.member.membership.on_registered(lambda _: disks.tell())
+        self._loss_reports = reports = LossReports(self.gateway, self._losses)
+        self._lost_logs.when_fewer(reports.tell_later)
+        membership = self.member.membership
+        membership.on_registered(self.partitions.registered_as)
+        membership.on_registered(lambda _: reports.registered(membership.registered_losses))
         self.partitions.subscribe(self._role_changed)
         self._clean = False  # until a controlled shutdown sets it
         self._network.listen(self.id, SimulatedServer(self, self._history))
@@ -160,6 +168,11 @@ class SimulatedBroker:
     def _role_changed(self, partition: Partition) -> None:
         if partition.is_leader:
             self._history.led(self.id, partition)
+
+    def _losses(self) -> ReplicaLosses:
+        at_start = self._lost_logs.losses()
+        missing = at_start.missing | self.logs.on_failed_disks()
+        return ReplicaLosses(missing, at_start.incomplete, bool(self.logs.failed)) or NO_LOSSES
 
     def _own(self) -> tuple[int, int]:
         return self.id, self.partitions.broker_epoch
@@ -223,7 +236,7 @@ class SimulatedBroker:
         """Fails a disk of the running broker, which reports its logs to the controller. Returns these logs."""
         lost = self.logs.fail(disk)
         self.fetchers.logs_failed()
-        context_of(self.id).run(self._failed_disks.tell)
+        context_of(self.id).run(self._loss_reports.tell)
         return lost
 
     async def shut_down(self) -> None:
@@ -274,6 +287,6 @@ class SimulatedBroker:
         await self.member.close()
         await self.fetchers.close()
         await self.isr_changes.close()
-        await self._failed_disks.close()
+        await self._loss_reports.close()
         await self.gateway.close()
         self.partitions.close()

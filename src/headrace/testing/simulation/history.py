@@ -11,6 +11,7 @@ watermark of some replica). A recreated topic has a new topic id, so it starts w
 - A stored leader is in the in-sync set. It was an in-sync or eligible leader replica before the election, with two
   exceptions: all these replicas restarted uncleanly (the last known leader may then lead, and may lack records lost in
   a power cut), or the topic allows unclean elections and none of these replicas is alive.
+- A replica whose log was lost with a disk does not lead with an empty one, unless an operator asked for the election.
 - A new leader has all committed records. In the two exceptions the expected sequence is truncated to the new leader's.
 - The latest offset that a leader returns is never below the end of the committed records (KIP-207).
 - No log starts above the offset up to which a client asked to delete records.
@@ -78,9 +79,11 @@ class History:
     # Called in addition to raising, because the real code may catch the exception and continue.
     on_broken: Callable[[InvariantBroken], None] = lambda broken: None
     expected_partitions: dict[PartitionKey, ExpectedPartition] = field(default_factory=dict)
-    damaged: set[int] = field(default_factory=set)  # brokers after a power cut, until they are registered again
+    # Brokers that lost records, until they are registered again; each with its newest registration at that time.
+    damaged: dict[int, int] = field(default_factory=dict)
     registrations: dict[int, bool] = field(default_factory=dict)  # broker epoch → whether it was a clean start
     allow_unclean: Collection[str] = ()  # topics with unclean elections
+    asked_for: set[PartitionName] = field(default_factory=set)  # an operator asks for an unclean election
     unclean_elections: int = 0
     acknowledgements: int = 0
     reads: int = 0
@@ -88,6 +91,10 @@ class History:
     @property
     def excused(self) -> int:
         return sum(expected.excused for expected in self.expected_partitions.values())
+
+    def damage(self, broker: int) -> None:
+        """The broker is down, or its disk failed. The controller may not have processed its last registration yet."""
+        self.damaged[broker] = max(self.registrations, default=0)
 
     def _fail(self, message: str) -> NoReturn:
         broken = InvariantBroken(message)
@@ -217,6 +224,8 @@ class History:
                 f"broker {broker} leads {name} in epoch {partition.leader_epoch} with a log of {log.log_end_offset}, "
                 f"which lacks the committed {expected.committed[good]} at {good}"
             )
+        if log.replaces_lost and expected.committed and not log.log_end_offset and name not in self.asked_for:
+            self._fail(f"broker {broker} leads {name} with an empty log instead of the one on a lost disk")
         self._truncate_to_leader(expected, log)
 
     def _truncate_to_leader(self, expected: ExpectedPartition, log: SimulatedLog) -> None:
@@ -249,7 +258,8 @@ class History:
                 if not (accepted.fenced or accepted.shutting_down):
                     alive.add(accepted.id)
                 if before is None or before.epoch != accepted.epoch:
-                    self.damaged.discard(accepted.id)
+                    if accepted.epoch > self.damaged.get(accepted.id, -1):
+                        self.damaged.pop(accepted.id, None)
                     if not self.registrations[accepted.epoch]:
                         unclean.add(accepted.id)
         for name, states in _states_set(ops).items():
@@ -309,7 +319,7 @@ class History:
         done = before.is_reassigning and not after.is_reassigning and after.leader not in before.removing
         if done or (before.leader in after.isr and before.leader != after.leader):
             return  # the old leader added it to the in-sync set; `_check_members` checks its log
-        if name[0] in self.allow_unclean and not (fit & alive) - self.damaged:
+        if name[0] in self.allow_unclean and not (fit & alive) - self.damaged.keys():
             self.unclean_elections += 1
         elif fit:
             self._fail(f"{name}: {after.leader} was elected, though only {fit} may lead ({before})")

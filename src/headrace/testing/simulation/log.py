@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from headrace.cluster.core.losses import ReplicaKey
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
-from headrace.kernel.ids import TopicPartition
 from headrace.replication.partition import Partition
 from headrace.storage.leader_epochs import LeaderEpochs
 from headrace.storage.log_config import LogConfig
@@ -88,6 +88,8 @@ class SimulatedLog:
         self.base_offset = 0
         self.durable_end = 0
         self.directory = 0  # number of the broker's disk
+        self.replaces_lost = False  # the log before it was on a disk that was replaced
+        self.is_incomplete = False
         self.log_start_offset = 0
         self.high_watermark = 0
         self.offline_reason: str | None = None
@@ -192,6 +194,7 @@ class SimulatedLogs:
         self._watcher = watcher
         self._logs: dict[tuple[str, int], SimulatedLog] = {}
         self.failed: set[int] = set()  # disks that can be neither read nor written
+        self.gone: set[ReplicaKey] = set()  # replicas whose log was on a disk that was replaced
         self.strays: list[SimulatedLog] = []
         self._made = 0
 
@@ -207,6 +210,7 @@ class SimulatedLogs:
         log = SimulatedLog(topic, partition, topic_id, config, self._broker, self._watcher)
         online = [disk for disk in DISKS if disk not in self.failed]
         log.directory = online[self._made % len(online)]
+        log.replaces_lost = (topic_id, partition) in self.gone
         self._made += 1
         self._logs[topic, partition] = log
         return log
@@ -215,6 +219,15 @@ class SimulatedLogs:
         log = self._logs.pop((topic, partition), None)
         if log is not None:
             log.offline_reason = "deleted"
+
+    def mark_incomplete(self, log: SimulatedLog, reason: str) -> None:
+        log.is_incomplete = True
+
+    def has_all_records(self, log: SimulatedLog) -> None:
+        log.is_incomplete = False
+
+    def incomplete(self) -> set[ReplicaKey]:
+        return {(log.topic_id, log.partition) for log in self.logs() if log.is_incomplete}
 
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> None:
         self.strays.append(self._logs[topic, partition])
@@ -228,11 +241,16 @@ class SimulatedLogs:
             log.offline_reason = "the disk failed"
         return taken
 
-    def unusable(self) -> list[TopicPartition]:
-        return [TopicPartition(log.topic, log.partition) for log in self.logs() if log.offline_reason is not None]
+    def without_log(self) -> set[ReplicaKey]:
+        """The replicas whose log was on a disk that was replaced."""
+        return self.gone - {(log.topic_id, log.partition) for log in self.logs()}
+
+    def on_failed_disks(self) -> set[ReplicaKey]:
+        return {(log.topic_id, log.partition) for log in self.logs() if log.offline_reason is not None}
 
     def replace_failed(self) -> bool:
         """Replaces failed disks by empty ones while the broker is down. Returns whether there were any."""
         failed, self.failed = self.failed, set()
+        self.gone |= {(log.topic_id, log.partition) for log in self.logs() if log.directory in failed}
         self._logs = {name: log for name, log in self._logs.items() if log.directory not in failed}
         return bool(failed)

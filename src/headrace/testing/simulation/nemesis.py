@@ -147,7 +147,7 @@ class Nemesis:
         if self._chance.random() < 0.3:
             lost = await broker.power_cut(self._chance)
             if lost:
-                self._cluster.history.damaged.add(number)
+                self._cluster.history.damage(number)
         else:
             await broker.kill()
         if self._chance.random() < 0.5:
@@ -157,7 +157,7 @@ class Nemesis:
         broker = self._cluster.brokers[self._some_broker()]
         lost = await broker.power_cut(self._chance)
         if lost:
-            self._cluster.history.damaged.add(broker.id)
+            self._cluster.history.damage(broker.id)
         self._say(f"power cut {broker.id}, {lost} records lost")
 
     async def _kill_all(self) -> None:
@@ -259,7 +259,7 @@ class Nemesis:
         broker = self._cluster.brokers[self._some_broker()]
         if broker.is_up and not broker.logs.failed:
             lost = broker.fail_disk(self._chance.choice(DISKS))
-            self._cluster.history.damaged.add(broker.id)
+            self._cluster.history.damage(broker.id)
             names = [f"{log.topic}-{log.partition}" for log in lost]
             self._say(f"a disk of {broker.id} fails, with {names}")
 
@@ -271,7 +271,7 @@ class Nemesis:
             broker.logs.fail(self._chance.choice(DISKS))
         self._say(f"{broker.id} gets a new disk")
         broker.logs.replace_failed()
-        self._cluster.history.damaged.add(broker.id)
+        self._cluster.history.damage(broker.id)
 
     async def _mend_links(self) -> None:
         self._say("mend")

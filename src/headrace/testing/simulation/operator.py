@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from headrace.client.errors import NoAnswer
+from headrace.cluster.core.image import NO_LEADER
 from headrace.controller.controller import Controller
 from headrace.controller.core.config_changes import MIN_INSYNC, KeyChange
 from headrace.controller.core.config_changes import Operation as ConfigOperation
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 _MOST_PARTITIONS: Final = 2
 _FINISH_S: Final = 30.0
+# Within this time every partition gets a leader that can get one by itself.
+_ELECTIONS_S: Final = 20
 
 
 class Operator:
@@ -69,7 +72,8 @@ class Operator:
             await self._ask(lambda c, n=name, k=change: c.change_configs([("topic", n, [k])]))  # type: ignore[misc]
 
     async def finish(self) -> None:
-        """Starts brokers and creates topics that an interrupted operation left stopped or deleted."""
+        """Starts brokers and creates topics that an interrupted operation left stopped or deleted. Elects leaders of
+        partitions that cannot get one by themselves."""
         for broker in self._cluster.brokers.values():
             if not broker.is_up:
                 broker.start()
@@ -79,6 +83,19 @@ class Operator:
                 raise InvariantBroken(f"{missing} could not be created within {_FINISH_S:g} s of calm")
             await self._create(missing)
             await asyncio.sleep(0.2)
+        for _ in range(_ELECTIONS_S):
+            if self._leaderless():
+                await asyncio.sleep(1.0)
+        for name in self._leaderless():
+            self._cluster.say(f"unclean election of a leader of {name}")
+            self._cluster.history.asked_for.add(name)
+            partition = TopicPartition(*name)
+            await self._ask(lambda c, one=partition: c.elect_leaders(Election.UNCLEAN, [one]))  # type: ignore[misc]
+
+    def _leaderless(self) -> list[PartitionName]:
+        """Their last leader lost its log with a disk."""
+        states = {name: self._cluster.stored(name) for name in self._names}
+        return [name for name, info in states.items() if info is not None and info.leader == NO_LEADER]
 
     async def _ask(self, operation: Callable[[Controller], Awaitable[T]], timeout_s: float = 1.0) -> T | None:
         """Asks a broker that believes it is the controller. None if it refuses or does not answer in time."""

@@ -35,7 +35,7 @@ class Reboots:
         """Power cut whose lost session the store detects at once."""
         lost = await broker.power_cut(self._chance)
         if lost:
-            self._cluster.history.damaged.add(broker.id)
+            self._cluster.history.damage(broker.id)
         self._cluster.zookeeper.end_session(broker.store.session_id)
         return lost
 
@@ -56,7 +56,7 @@ class Reboots:
         last_words = cluster.network.taken_out(follower.id, before.leader)
         lost = await follower.power_cut(self._chance)
         if lost:
-            cluster.history.damaged.add(follower.id)
+            cluster.history.damage(follower.id)
         self._say(f"follower {follower.id} of {name} bounces, {lost} records lost")
         cluster.zookeeper.end_session(follower.store.session_id)
         await asyncio.sleep(self._chance.uniform(0.0, 0.3))

@@ -12,6 +12,7 @@ import pytest
 from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, PartitionChanged, TopicCreated, apply
 from headrace.cluster.core.features import INITIAL_LEVELS, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
+from headrace.cluster.core.losses import ReplicaLosses
 from headrace.config import TOPIC_KEYS, BrokerConfig, load_broker_config
 from headrace.controller import partition_operations
 from headrace.controller.broker_operations import fit_members
@@ -47,6 +48,11 @@ def rules(min_insync: int = 1, unclean: bool = False) -> elections.RulesOf:
 
 def after(image: ClusterImage, decided: elections.ElectionResult) -> ClusterImage:
     return apply(image, decided.changes, image.version + 1)
+
+
+def missing(image: ClusterImage, *, is_offline: bool = False) -> ReplicaLosses:
+    """The log of t-0."""
+    return ReplicaLosses(frozenset({(image.topics["t"].id, 0)}), is_offline=is_offline)
 
 
 def code_of(call: object, *args: object, **options: object) -> ErrorCode:
@@ -141,25 +147,43 @@ class TestMembership:
 
     def test_replicas_on_a_failed_disk_leave_the_isr(self) -> None:
         image = cluster()
-        now = after(image, elections.replicas_lost(image, 1, [TopicPartition("t", 0)], rules()))
+        now = after(image, elections.losses_reported(image, 1, missing(image, is_offline=True), rules()))
         info = now.partition("t", 0)
         assert info is not None
         assert (info.leader, info.isr) == (2, (2, 3))
+        assert elections.losses_reported(now, 1, missing(image, is_offline=True), rules()).changes == []
 
-    def test_replica_on_a_missing_disk_leads_again_after_a_restart_only(self) -> None:
-        """Whatever happens to the other replica meanwhile."""
-        zero = [TopicPartition("t", 0)]
-        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2)), brokers=1)
-        image = after(image, elections.replicas_lost(image, 1, zero, rules()))
-        for epoch in (9, 10):
-            present = {1: (broker(1), True), 2: (broker(2, epoch), False)}
-            image = after(image, elections.membership_changed(image, present, rules()))
-            assert (info := image.partition("t", 0)) is not None and info.leader == NO_LEADER
-        code, _, elected = elections.elect(image, "t", 0, Election.UNCLEAN, rules())
+    def test_a_registration_that_names_losses_comes_before_any_election(self) -> None:
+        """Broker 1 was the last leader. It returns without its log, in the same change as the others."""
+        image = cluster(PartitionInfo(NO_LEADER, 5, 7, (), (1, 2, 3), last_known_eligible=(1,)), brokers=0)
+        present = {i: (broker(i, 9), i == 3) for i in (1, 2, 3)}
+        present[1] = (replace(broker(1, 9), losses=missing(image)), True)
+        now = after(image, elections.membership_changed(image, present, rules(2)))
+        assert (info := now.partition("t", 0)) is not None and info.leader == NO_LEADER
+        code, _, elected = elections.elect(now, "t", 0, Election.UNCLEAN, rules(2))
         assert code == 0 and elected is not None and elected.info.leader == 2
-        present = {1: (broker(1, 11), False), 2: (broker(2, 10), False)}
-        image = after(image, elections.membership_changed(image, present, rules()))
-        assert (info := image.partition("t", 0)) is not None and info.leader == 1
+        present[1] = (broker(1, 11), False)
+        back = after(now, elections.membership_changed(now, present, rules(2)))
+        assert (info := back.partition("t", 0)) is not None and info.leader == 1, "its log is there again"
+
+    def test_request_names_an_offline_directory(self) -> None:
+        image = cluster(PartitionInfo(NO_LEADER, 5, 7, (), (1, 2), last_known_eligible=(1,)), brokers=1)
+        image = after(image, elections.losses_reported(image, 1, missing(image, is_offline=True), rules()))
+        code, why, _ = elections.elect(image, "t", 0, Election.UNCLEAN, rules())
+        assert code == ErrorCode.eligible_leaders_not_available
+        assert why == (
+            "the logs of t-0 on 1 live broker [1] are in a log directory that is offline: repair it, or remove it from "
+            "log.dirs, and start the broker again"
+        )
+
+    def test_replica_on_a_failed_disk_is_not_added_to_the_isr(self) -> None:
+        image = after(image := cluster(), elections.losses_reported(image, 3, missing(image, is_offline=True), rules()))
+        info = image.topics["t"].partitions[0]
+        assert info.isr == (1, 2)
+        report = IsrReport("t", 0, info.leader_epoch, info.partition_epoch, [(1, -1), (2, -1), (3, -1)])
+        assert decide_isr(image, 1, report, rules()).error == ErrorCode.ineligible_replica
+        image = after(image, elections.losses_reported(image, 3, missing(image), rules()))
+        assert decide_isr(image, 1, report, rules()).error == ErrorCode.none, "it has fetched the records"
 
     def test_a_full_disk_costs_leadership_and_the_place_in_the_isr_but_not_eligibility(self) -> None:
         zero = [TopicPartition("t", 0)]

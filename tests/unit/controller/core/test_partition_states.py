@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cluster.core.image import NO_LEADER, PartitionInfo
+from headrace.cluster.core.losses import Loss
 from headrace.controller.core.partition_states import Election, ElectionRules, PartitionDecision, settle
 
 ALL = (1, 2, 3)
@@ -179,24 +183,70 @@ def test_the_last_in_sync_replica_of_a_leaderless_partition_is_recorded() -> Non
 LOST_LOG = info(leader=NO_LEADER, isr=(), last_known_eligible=(2,))
 
 
-def test_a_last_leader_without_its_log_leads_again_only_after_a_restart() -> None:
-    """Its disk is missing. An election by another event would make it lead with an empty log."""
-    assert settle(LOST_LOG, rules(*ALL), restarted=frozenset({1}), restarted_uncleanly=frozenset({1})) is None
-    assert settle(LOST_LOG, rules(*ALL)) is None
+def lossy(*alive: int, unclean: bool = False, **losses: Loss) -> ElectionRules:
+    """`losses` by names like `b2`."""
+    by_id = {int(name[1:]): loss for name, loss in losses.items()}
+    return replace(rules(*alive, min_insync=2, unclean=unclean), losses=by_id)
+
+
+@pytest.mark.parametrize("loss", [Loss.INCOMPLETE, Loss.MISSING, Loss.OFFLINE])
+def test_a_last_leader_that_lacks_records_is_not_elected_by_any_event(loss: Loss) -> None:
+    """The others would remove the records that it lacks."""
+    for restarted in (frozenset[int](), frozenset({1}), frozenset({2}), frozenset({1, 2, 3})):
+        for eligible in ((), (3,)):
+            before = replace(LOST_LOG, eligible=eligible)
+            after = settle(before, lossy(*ALL, b2=loss), restarted=restarted, restarted_uncleanly=restarted)
+            assert after is None or after.info.leader in (NO_LEADER, 3)
+            assert after is None or after.info.leader == NO_LEADER or 3 not in restarted
     back = settle(LOST_LOG, rules(*ALL), restarted=frozenset({2}), restarted_uncleanly=frozenset({2}))
-    assert back is not None and back.from_last_known and back.info.leader == 2
+    assert back is not None and back.from_last_known and back.info.leader == 2, "its log is there again"
 
 
-def test_an_unclean_election_prefers_a_replica_with_a_log() -> None:
-    for allowed, election in ((False, Election.UNCLEAN), (True, Election.NEEDED)):
-        others = settle(LOST_LOG, rules(2, 3, unclean=allowed), election=election)
-        assert others is not None and others.unclean and others.info.leader == 3
-        alone = settle(LOST_LOG, rules(2, unclean=allowed), election=election)
-        assert alone is not None and alone.unclean and alone.info.leader == 2
+def test_a_replica_that_lacks_records_is_neither_in_sync_nor_eligible() -> None:
+    after = settled(settle(info(), lossy(*ALL, b1=Loss.MISSING), isr=(2, 3)))
+    assert (after.leader, after.isr, after.eligible) == (2, (2, 3), ())
+    waits = settled(settle(info(isr=(1,)), lossy(*ALL, b1=Loss.INCOMPLETE), isr=()))
+    assert (waits.leader, waits.eligible) == (NO_LEADER, ())
+    fetched = settled(settle(after, lossy(*ALL, b1=Loss.MISSING), isr=(2, 3, 1)))
+    assert fetched.isr == (2, 3, 1), "the leader knows that it has fetched the records"
+
+
+# The losses of live replicas, who leads if a setting allows unclean elections, and who after a request for one.
+@pytest.mark.parametrize(
+    ("rules_now", "by_setting", "by_request"),
+    [
+        (lossy(1, 2, 3, b2=Loss.MISSING), 1, 1),
+        (lossy(2, 3, b2=Loss.MISSING), 3, 3),
+        (lossy(2, 3, b2=Loss.INCOMPLETE), 3, 3),
+        (lossy(2, 3, b2=Loss.INCOMPLETE, b3=Loss.MISSING), NO_LEADER, 2),
+        (lossy(2, 3, b2=Loss.MISSING, b3=Loss.INCOMPLETE), NO_LEADER, 3),
+        (lossy(1, 2, b1=Loss.OFFLINE, b2=Loss.MISSING), NO_LEADER, 2),
+        (lossy(2, b2=Loss.INCOMPLETE), NO_LEADER, 2),
+        (lossy(2, b2=Loss.MISSING), NO_LEADER, 2),
+        (lossy(2, b2=Loss.OFFLINE), NO_LEADER, NO_LEADER),
+    ],
+)
+def test_an_unclean_election_takes_the_replica_that_lacks_least(
+    rules_now: ElectionRules, by_setting: int, by_request: int
+) -> None:
+    asked = settle(LOST_LOG, rules_now, election=Election.UNCLEAN)
+    assert (NO_LEADER if asked is None else asked.info.leader) == by_request
+    allowed = settle(LOST_LOG, replace(rules_now, unclean_allowed=True))
+    assert (NO_LEADER if allowed is None else allowed.info.leader) == by_setting
+    assert all(one is None or one.unclean for one in (asked, allowed))
+
+
+def test_an_unclean_election_does_not_begin_with_a_replica_that_is_just_added() -> None:
+    """It has no log yet. The replica that has one is only down."""
+    moving = PartitionInfo(NO_LEADER, 5, 7, (), (2, 3), adding=(2,), removing=(3,), eligible=(3,))
+    assert settle(moving, rules(2, unclean=True, min_insync=2)) is None
+    back = settle(moving, rules(2, 3, unclean=True, min_insync=2))
+    assert back is not None and not back.unclean and back.info.leader == 3
+    asked = settle(moving, rules(2, min_insync=2), election=Election.UNCLEAN)
+    assert asked is not None and asked.unclean and asked.info.leader == 2
 
 
 def test_the_last_leader_leads_when_the_eligible_replicas_return_uncleanly() -> None:
-    """It was alive and did not lead because an eligible replica came first, not because of a missing disk."""
     waits = info(leader=NO_LEADER, isr=(), eligible=(3,), last_known_eligible=(2,))
     after = settle(waits, rules(2, 3), restarted=frozenset({3}), restarted_uncleanly=frozenset({3}))
     assert after is not None and after.from_last_known and after.info.leader == 2

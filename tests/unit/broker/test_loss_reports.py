@@ -1,0 +1,88 @@
+"""Reports of replicas that lack records are repeated until the controller confirms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from headrace.broker import loss_reports
+from headrace.broker.loss_reports import LossReports
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
+from headrace.kernel.errors import ErrorCode, Refused
+from tests.support.clock import PATIENCE_S
+
+LOST = ReplicaLosses(frozenset({(UUID(int=5), 1)}))
+
+
+class Controller:
+    def __init__(self, refusals: int = 0) -> None:
+        self.refusals = refusals
+        self.asked = 0
+        self.heard: asyncio.Queue[ReplicaLosses] = asyncio.Queue()
+
+    async def report_losses(self, losses: ReplicaLosses) -> None:
+        self.asked += 1
+        if self.asked <= self.refusals:
+            raise Refused(ErrorCode.stale_broker_epoch, "registered anew meanwhile")
+        self.heard.put_nowait(losses)
+
+    async def hears(self) -> ReplicaLosses:
+        return await asyncio.wait_for(self.heard.get(), PATIENCE_S)
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(loss_reports, "_PAUSE_S", 0.0)
+    yield
+
+
+def test_a_refused_report_is_repeated() -> None:
+    async def run() -> None:
+        controller = Controller(refusals=2)
+        reports = LossReports(controller, lambda: LOST)
+        reports.tell()
+        assert await controller.hears() == LOST
+        assert controller.asked == 3
+        await reports.close()
+
+    asyncio.run(run())
+
+
+def test_each_change_is_reported_once() -> None:
+    async def run() -> None:
+        controller, now = Controller(), [NO_LOSSES]
+        reports = LossReports(controller, lambda: now[0])
+        reports.tell()
+        reports.registered(NO_LOSSES)
+        now[0] = LOST
+        reports.tell()
+        assert await controller.hears() == LOST
+        reports.tell()
+        now[0] = NO_LOSSES
+        reports.tell_later()
+        reports.tell_later()
+        assert await controller.hears() == NO_LOSSES
+        assert controller.asked == 2
+        await reports.close()
+
+    asyncio.run(run())
+
+
+def test_after_a_registration_with_losses_there_is_a_report() -> None:
+    """A controller of an earlier release does not know the losses of a registration."""
+
+    async def run() -> None:
+        controller, now = Controller(), [LOST]
+        reports = LossReports(controller, lambda: now[0])
+        for _ in range(2):
+            reports.registered(LOST)
+            assert await controller.hears() == LOST
+        now[0] = NO_LOSSES
+        reports.registered(LOST)
+        assert await controller.hears() == NO_LOSSES, "it found the records meanwhile"
+        await reports.close()
+
+    asyncio.run(run())

@@ -1,0 +1,264 @@
+"""A start compares its logs with its assigned partitions, checkpoints and last registration."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
+from headrace.kernel.ids import uuid_to_text
+from headrace.replication.losses_at_start import LossesAtStart, losses_at_start
+from headrace.storage.dirs.identity import read_identity, write_identity
+from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
+from headrace.storage.dirs.log_dirs import LogDirs
+from tests.support.logs import a_batch, append, open_dirs
+
+OWN, OTHER = 0, 1
+EPOCH = 5
+GONE = ("AAAAAAAAAAAAAAAAAAAAAQ", "/gone")
+Open = Callable[..., LogDirs]
+
+
+def topic_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, name)
+
+
+def lost(*missing: str, incomplete: tuple[str, ...] = (), is_offline: bool = False) -> ReplicaLosses:
+    """By topics, all with one partition."""
+    return ReplicaLosses(
+        frozenset((topic_id(name), 0) for name in missing),
+        frozenset((topic_id(name), 0) for name in incomplete),
+        is_offline,
+    )
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    kept: list[LogDirs] = []
+
+    def open_named(*names: str) -> LogDirs:
+        kept.append(open_dirs(*(tmp_path / name for name in names)))
+        return kept[-1]
+
+    yield open_named
+    for dirs in kept:
+        dirs.close()
+
+
+def image(**replicas: tuple[int, ...]) -> ClusterImage:
+    """One partition per topic."""
+    topics = {
+        name: TopicInfo(name, topic_id(name), (PartitionInfo(held[0], 0, 0, held, held),))
+        for name, held in replicas.items()
+    }
+    return ClusterImage(version=1, topics=topics)
+
+
+def registered(*directories: tuple[str, str], losses: ReplicaLosses = NO_LOSSES) -> BrokerInfo:
+    return BrokerInfo(OWN, EPOCH, (), directories=directories, losses=losses)
+
+
+def create(dirs: LogDirs, *names: str) -> None:
+    for name in names:
+        log = dirs.create(name, 0, topic_id(name))
+        append(log, a_batch(3))
+        log.advance_high_watermark(log.log_end_offset)
+
+
+def names_of(dirs: LogDirs) -> tuple[tuple[str, str], ...]:
+    found = []
+    for one in dirs.directories:
+        assert one.identity is not None and one.identity.directory_id is not None
+        found.append((uuid_to_text(one.identity.directory_id), str(one.path)))
+    return tuple(found)
+
+
+def stopped(tmp_path: Path, *names: str, epoch: int = EPOCH, clean: bool = True) -> None:
+    """A directory `a` with a log of three records for each name, after a stop."""
+    dirs = open_dirs(tmp_path / "a")
+    create(dirs, *names)
+    dirs.checkpoint()
+    dirs.close(broker_epoch=epoch, clean=clean)
+
+
+def compare(dirs: LogDirs, now: ClusterImage, before: BrokerInfo | None = None) -> LossesAtStart:
+    return losses_at_start(dirs, now, OWN, before)
+
+
+# Directories
+
+
+def test_all_directories_are_there(opened: Open) -> None:
+    dirs = opened("a", "b")
+    for before in (None, registered(), registered(names_of(dirs)[1]), registered(*names_of(dirs))):
+        compared = compare(dirs, image(new=(OWN,)), before)
+        assert compared == LossesAtStart(names_of(dirs), compared.lost, ()) and not compared.lost.losses()
+
+
+def test_partitions_without_a_log_are_lost_with_their_directory(opened: Open) -> None:
+    dirs = opened("a")
+    create(dirs, "here")
+    now = image(here=(OWN,), alone=(OWN,), shared=(OWN, OTHER), elsewhere=(1, 2))
+    compared = compare(dirs, now, registered(*names_of(dirs), GONE))
+    assert compared.lost.losses() == lost("alone", "shared")
+    assert compared.directories == (*names_of(dirs), GONE), "the next start must miss it, too"
+    (problem,) = compared.problems
+    assert problem.startswith(
+        "the logs of 2 partitions (alone-0, shared-0) are missing: their log directory /gone is missing: mount its "
+        "disk, or name it in log.dirs, and start again"
+    )
+
+
+def test_the_other_directories_name_a_missing_one(opened: Open, tmp_path: Path) -> None:
+    """Also if the last registration does not: a controller of an earlier release forgot it."""
+    both = open_dirs(tmp_path / "a", tmp_path / "b")
+    names = names_of(both)
+    both.name_directories(names)
+    both.close()
+    dirs = opened("a")
+    assert compare(dirs, image(alone=(OWN,)), registered()).lost.losses() == lost("alone")
+    dirs.name_directories(names[:1])
+    assert not compare(dirs, image(alone=(OWN,)), registered()).lost.losses()
+
+
+def test_directory_without_a_needed_log_is_forgotten(opened: Open) -> None:
+    dirs = opened("a")
+    create(dirs, "here")
+    compared = compare(dirs, image(here=(OWN,)), registered(*names_of(dirs), GONE))
+    assert compared.directories == names_of(dirs) and not compared.lost.losses()
+
+
+def test_on_a_new_machine_all_partitions_are_lost(opened: Open) -> None:
+    """Its disk may only not be mounted. A partition without another replica begins empty when a person asks for it."""
+    compared = compare(opened("a"), image(alone=(OWN,), shared=(OWN, OTHER)), registered(GONE))
+    assert compared.lost.losses() == lost("alone", "shared")
+
+
+def test_another_directory_at_the_same_place(opened: Open, tmp_path: Path) -> None:
+    dirs = opened("a")
+    under = (GONE[0], str(tmp_path / "a"))
+    (problem,) = compare(dirs, image(alone=(OWN,)), registered(*names_of(dirs), under)).problems
+    assert f"their log directory {tmp_path / 'a'} had the id {GONE[0]}, and the one there now is another" in problem
+
+
+def test_offline_directory_counts_without_a_registration(opened: Open, tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("no directory")
+    compared = compare(opened("a", "b"), image(alone=(OWN,)), None)
+    assert compared.lost.losses() == lost("alone", is_offline=True)
+    assert "b is offline: " in compared.problems[0] and "remove it from log.dirs" in compared.problems[0]
+
+
+def test_directory_without_an_id_gets_one_for_good(opened: Open, tmp_path: Path) -> None:
+    """Old releases of Kafka, and people, write meta.properties without one."""
+    open_dirs(tmp_path / "a").close()
+    identity = read_identity(tmp_path / "a")
+    assert identity is not None
+    write_identity(tmp_path / "a", replace(identity, directory_id=None))
+    first = open_dirs(tmp_path / "a")
+    names = names_of(first)
+    first.close()
+    assert names_of(opened("a")) == names
+
+
+# Single logs
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("replicas", [(OWN,), (OWN, OTHER)])
+def test_log_that_a_checkpoint_names_is_missing(
+    opened: Open, tmp_path: Path, replicas: tuple[int, ...], clean: bool
+) -> None:
+    stopped(tmp_path, "here", "removed", clean=clean)
+    (tmp_path / "a" / "removed-0").rename(tmp_path / "elsewhere")
+    compared = compare(opened("a"), image(here=replicas, removed=replicas, new=replicas), registered())
+    assert compared.lost.losses() == lost("removed")
+    assert f"{tmp_path / 'a' / 'removed-0'} is gone. Put it back and start again" in compared.problems[0]
+
+
+def test_log_that_is_still_missing_at_the_next_start(opened: Open) -> None:
+    dirs, now = opened("a"), image(removed=(OWN,), new=(OWN,))
+    assert compare(dirs, now, registered(losses=lost("removed"))).lost.losses() == lost("removed")
+    dirs.create("removed", 0, topic_id("removed")).make_files()
+    shared = image(removed=(OWN, OTHER), new=(OWN,))
+    before = registered(losses=lost("removed"))
+    assert compare(dirs, shared, before).lost.losses() == lost(incomplete=("removed",)), "killed before the mark"
+    create(dirs, "removed")
+    assert not compare(dirs, now, before).lost.losses()
+
+
+def test_log_of_an_older_topic_is_no_log(opened: Open) -> None:
+    dirs = opened("a")
+    append(dirs.create("again", 0, uuid.uuid4()), a_batch(3))
+    assert compare(dirs, image(again=(OWN,)), registered(GONE)).lost.losses() == lost("again")
+    assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses(), "the new topic has no record"
+
+
+def test_log_that_ends_before_its_recovery_point_is_incomplete(opened: Open, tmp_path: Path) -> None:
+    stopped(tmp_path, "cut", "whole")
+    segment = tmp_path / "a" / "cut-0" / f"{0:020d}.log"
+    segment.write_bytes(b"")
+    compared = compare(opened("a"), image(cut=(OWN, OTHER), whole=(OWN, OTHER)), registered())
+    assert compared.lost.losses() == lost(incomplete=("cut",))
+    assert compared.problems[0].startswith(
+        f"the logs of 1 partition (cut-0) are incomplete: the checkpoint of {tmp_path / 'a'} names later offsets, so "
+        "files were removed, cut or replaced. Another replica must lead"
+    )
+
+
+def test_the_only_replica_serves_what_is_left(opened: Open, tmp_path: Path) -> None:
+    stopped(tmp_path, "cut")
+    (tmp_path / "a" / "cut-0" / f"{0:020d}.log").write_bytes(b"")
+    compared = compare(opened("a"), image(cut=(OWN,)), registered())
+    assert not compared.lost.losses()
+    assert compared.problems[0].startswith("cut-0 lacks records: ")
+
+
+# The epoch of the clean stop, and whether the logs count as complete. The broker has registered with EPOCH last.
+@pytest.mark.parametrize(("epoch", "is_complete"), [(EPOCH - 1, False), (EPOCH, True), (EPOCH + 1, True), (-1, True)])
+def test_directory_that_an_earlier_registration_closed_is_an_old_copy(
+    opened: Open, tmp_path: Path, epoch: int, is_complete: bool
+) -> None:
+    stopped(tmp_path, "shared", "alone", epoch=epoch)
+    compared = compare(opened("a"), image(shared=(OWN, OTHER), alone=(OWN,)), registered())
+    assert compared.lost.losses() == (NO_LOSSES if is_complete else lost(incomplete=("shared",)))
+    assert is_complete == (not compared.problems)
+
+
+def test_directory_that_was_missing_meanwhile_is_no_old_copy(opened: Open, tmp_path: Path) -> None:
+    stopped(tmp_path, "shared", "alone", epoch=EPOCH - 1)
+    compared = compare(
+        opened("a"), image(shared=(OWN, OTHER), alone=(OWN,)), registered(losses=lost("shared", "alone"))
+    )
+    assert not compared.lost.losses() and not compared.problems
+
+
+def test_a_start_that_does_not_register_does_not_make_an_old_copy_new(opened: Open, tmp_path: Path) -> None:
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    open_dirs(tmp_path / "a").close()
+    assert json.loads((tmp_path / "a" / CLEAN_SHUTDOWN_FILE).read_bytes())["brokerEpoch"] == EPOCH - 1
+    assert compare(opened("a"), image(shared=(OWN, OTHER)), registered()).lost.losses()
+
+
+def test_a_loss_lasts_until_the_replica_was_in_sync(opened: Open, tmp_path: Path) -> None:
+    """Whatever the controller has heard. The checkpoints name the present end meanwhile."""
+    stopped(tmp_path, "cut")
+    (tmp_path / "a" / "cut-0" / f"{0:020d}.log").write_bytes(b"")
+    now = image(cut=(OWN, OTHER))
+    for _ in range(2):
+        dirs = open_dirs(tmp_path / "a")
+        assert compare(dirs, now, registered()).lost.losses() == lost(incomplete=("cut",))
+        dirs.checkpoint()
+        dirs.close(broker_epoch=EPOCH)
+    dirs = opened("a")
+    log = dirs.log("cut", 0)
+    assert log is not None
+    dirs.has_all_records(log)
+    assert not compare(dirs, now, registered()).lost.losses()
+    before = registered(losses=lost(incomplete=("cut",)))
+    assert compare(dirs, now, before).lost.losses() == lost(incomplete=("cut",)), "a full disk could take no mark"
