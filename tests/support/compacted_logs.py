@@ -1,4 +1,5 @@
-"""Compacted logs for tests: writes keyed records and transactions, and reads them as a `read_committed` consumer."""
+"""Compacted logs for tests: writes keyed records and transactions, compacts them, and reads them as a `read_committed`
+consumer."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
+from headrace.storage.compaction.cleaner import Cleaner
+from headrace.storage.compaction.job import dirt_of, install, prepare
 from headrace.storage.leader_append import AppendOrigin
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
@@ -37,6 +40,22 @@ def end(log: Log, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
     marker = build_end_txn_marker(commit, 0, producer_id, epoch, NOW_MS)
     log.append_as_leader(bytearray(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
     log.advance_high_watermark(log.log_end_offset)
+
+
+def clean(
+    log: Log,
+    *,
+    now_ms: int = NOW_MS,
+    checkpoint: int | None = None,
+    memory_bytes: int = 1 << 20,
+    replicated: int | None = None,
+) -> int:
+    """One round. Returns the offset up to which the log is clean."""
+    dirt = dirt_of(log, checkpoint, now_ms)
+    job = prepare(log, dirt, replicated_up_to=log.high_watermark if replicated is None else replicated, now_ms=now_ms)
+    cleaned = Cleaner(memory_bytes).clean(job)
+    assert install(log, cleaned, now_ms)
+    return cleaned.clean_up_to
 
 
 def visible(log: Log) -> list[tuple[int, bytes, bytes | None]]:

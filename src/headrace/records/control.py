@@ -14,7 +14,7 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import CorruptBatch
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
-from headrace.records.reader import opened_section
+from headrace.records.reader import opened_section, read_records
 from headrace.records.varint import read_varint
 
 _KEY: Final = struct.Struct(">hh")
@@ -62,9 +62,15 @@ def read_control(record: Record) -> ControlRecord:
     return ControlRecord(kind, _VALUE.unpack_from(record.value)[1])
 
 
+def control_of(batch: BatchView) -> ControlRecord | None:
+    """The control record of a control batch. None if compaction removed it and kept the batch because it is the last one
+    of its producer (an emptied marker). Raises CorruptBatch if it cannot be read."""
+    records = read_records(batch)
+    return read_control(records[0]) if records else None
+
+
 def control_type(batch: BatchView) -> ControlType | None:
-    """The type of a control batch, from the key of its first record. None if compaction removed the record and kept the
-    batch because it is the last one of its producer."""
+    """The type of a control batch, from the key of its first record. None for an emptied marker."""
     if batch.record_count == 0:
         return None
     section = opened_section(batch)

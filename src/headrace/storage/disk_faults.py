@@ -1,11 +1,13 @@
 """Maps disk errors of one log to an answer or to an offline log.
 
 On a full disk the log refuses the write and keeps serving. Any other error takes the log and its directory offline
-(`on_fault`). A deleted log is offline too, for callers that still hold it.
+(`on_fault`). A bug in the middle of an append takes only the log offline. A deleted log is offline too, for callers that
+still hold it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Final
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.files import is_no_space
+
+logger = logging.getLogger(__name__)
 
 # The reason that a deleted log gives to callers that still hold it.
 DELETED: Final = "deleted"
@@ -40,6 +44,12 @@ class DiskFaults:
             if self._on_fault is not None:
                 self._on_fault(error)
         return self.offline()
+
+    def inconsistent(self, bug: Exception) -> None:
+        """Takes the log offline, because its memory does not agree with its files. The next start builds it from the
+        files."""
+        self.offline_reason = self.offline_reason or f"an append failed: {type(bug).__name__}: {bug}"
+        logger.error("%s is offline until the next start: %s", self._partition, self.offline_reason)
 
     @contextmanager
     def raised(self) -> Iterator[None]:

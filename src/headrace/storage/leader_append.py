@@ -8,8 +8,7 @@ from typing import NamedTuple
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import LOG_OVERHEAD_BYTES, BatchView, TimestampType
-from headrace.records.control import read_control
-from headrace.records.reader import read_records
+from headrace.records.control import control_of
 from headrace.records.validation import admit, single_batch
 from headrace.storage.core.producers import RecentBatch
 from headrace.storage.log_config import LogConfig
@@ -76,7 +75,8 @@ def repeated_batch(
     write.
     """
     if batch.is_control:
-        marker = read_control(read_records(batch)[0])
+        marker = control_of(batch)
+        assert marker is not None, "this broker has just built this marker"
         producers.check_marker(batch.producer_id, batch.producer_epoch, marker.coordinator_epoch, transaction_version)
         return None
     if not from_client:

@@ -192,13 +192,16 @@ class Log:
         """Writes batches unchanged. Drops an incomplete batch at the end; the next fetch gets it again."""
         if self._disk.offline_reason is not None:
             raise self._disk.offline()
-        batches, length = leaders_batches(self.name, self._next_offset, memoryview(data))
+        batches, length = leaders_batches(self.name, self._log_start_offset, self._next_offset, memoryview(data))
         if not batches:
             return Appended(-1, -1, -1, self._log_start_offset)
         self.make_files()
         whole = memoryview(data)[:length]
         now_ms = max(batch.max_timestamp_ms for batch in batches) if now_ms is None else now_ms
+        begins_inside = batches[0].base_offset < self._log_start_offset
         try:
+            if begins_inside:
+                self._empty_files(batches[0].base_offset, now_ms)
             for batch in batches:
                 if batch.partition_leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -207,6 +210,8 @@ class Log:
                     self._write(batch.data, [batch], now_ms)
             else:
                 self._write(whole, batches, now_ms)
+            if begins_inside:
+                self.leader_epochs.truncate_from_start(self._log_start_offset)
         except OSError as error:
             raise self._disk.fault(error) from error
         return Appended(batches[0].base_offset, batches[-1].last_offset, -1, self._log_start_offset)
@@ -225,12 +230,18 @@ class Log:
                 self._note_producer(batch)
 
     def _note_producer(self, batch: BatchView) -> None:
-        if not batch.is_control:
-            self.producers.appended(batch)
-            return
-        completed = self.producers.replay(batch)
-        if completed is not None and completed.aborted:
-            self.segments.active.txn_index.append(self.producers.aborted(completed))
+        try:
+            if not batch.is_control:
+                self.producers.appended(batch)
+                return
+            completed = self.producers.replay(batch)
+            if completed is not None and completed.aborted:
+                self.segments.active.txn_index.append(self.producers.aborted(completed))
+        except OSError:
+            raise
+        except Exception as bug:  # the batch is in the log: no later one may follow without its producer
+            self._disk.inconsistent(bug)
+            raise
 
     # Reading
 
@@ -361,11 +372,15 @@ class Log:
         """Empties the log and starts it at `offset`, for a follower whose leader has deleted the next records."""
         self.make_files()
         with self._disk.raised():
-            self.segments.cut_all(offset, self.config, now_ms)
-            self.leader_epochs.clear()
-            self.producers.start_over()
+            self._empty_files(offset, now_ms)
             self._set_offsets(offset, offset, offset)
             sync_directory(self.directory)
+
+    def _empty_files(self, offset: int, now_ms: int) -> None:
+        # The producers first: after a crash, snapshots of the old records must not belong to the new log.
+        self.producers.start_over()
+        self.segments.cut_all(offset, self.config, now_ms)
+        self.leader_epochs.clear()
 
     def delete_old_segments(self, now_ms: int) -> Verdict:
         """One round of retention. Returns how many segments were deleted and why."""

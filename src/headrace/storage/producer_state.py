@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from headrace.kernel.checksum import crc32c
 from headrace.records.batch import NO_SEQUENCE, BatchView
-from headrace.records.control import ControlType, read_control
-from headrace.records.reader import read_records
+from headrace.records.control import ControlType, control_of
 from headrace.storage.core.producers import CompletedTransaction, Producer, Producers, RecentBatch
 from headrace.storage.files import SNAPSHOT_SUFFIX, file_stem, offset_of_file, write_small_file
 from headrace.storage.segment.segment import Segment
@@ -39,13 +38,17 @@ class ProducerState(Producers):
         self.snapshot_offset = -1
 
     def replay(self, batch: BatchView) -> CompletedTransaction | None:
-        """Updates the state from a batch in the log without checks, for followers and recovery."""
+        """Updates the state from a batch in the log without checks, for followers and recovery. Raises CorruptBatch if a
+        control record cannot be read."""
         if batch.producer_id < 0:
             return None
         if not batch.is_control:
             self.appended(batch)
             return None
-        control = read_control(read_records(batch)[0])
+        control = control_of(batch)
+        if control is None:
+            self.emptied_marker_appended(batch)
+            return None
         if not control.ends_transaction:
             return None
         return self.marker_appended(
@@ -104,26 +107,45 @@ class ProducerState(Producers):
                 self.replay(batch)
 
     def snapshot_offsets(self) -> list[int]:
-        names = [entry.name for entry in os.scandir(self.directory)]
-        found = (offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-        return [offset for offset in found if offset is not None]
+        return snapshots_in(self.directory)
 
     def drop_snapshots(self, *, keep: set[int]) -> None:
         """Deletes the snapshots that belong to no segment. The newest always stays."""
         offsets = sorted(self.snapshot_offsets())
-        for offset in offsets[:-1]:
-            if offset not in keep:
-                self._path(offset).unlink(missing_ok=True)
+        self.remove_snapshots(offset for offset in offsets[:-1] if offset not in keep)
+
+    def remove_snapshots(self, offsets: Iterable[int]) -> None:
+        for offset in offsets:
+            self._path(offset).unlink(missing_ok=True)
 
     def start_over(self) -> None:
         """Removes every producer, in memory and on disk."""
         self.clear()
-        for offset in self.snapshot_offsets():
-            self._path(offset).unlink(missing_ok=True)
+        self.remove_snapshots(self.snapshot_offsets())
         self.snapshot_offset = -1
 
     def _path(self, offset: int) -> Path:
         return self.directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
+
+
+def snapshots_in(directory: Path) -> list[int]:
+    names = [entry.name for entry in os.scandir(directory)]
+    found = (offset_of_file(name) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return [offset for offset in found if offset is not None]
+
+
+def snapshots_in_transactions(directory: Path, below: int) -> list[int]:
+    """The snapshots below that offset in which a transaction is open. May run in a thread."""
+    found = []
+    for offset in snapshots_in(directory):
+        if offset < below:
+            try:
+                entries = decode_snapshot((directory / (file_stem(offset) + SNAPSHOT_SUFFIX)).read_bytes())
+            except FileNotFoundError:
+                continue
+            if any(entry.txn_first_offset is not None for entry in entries or ()):
+                found.append(offset)
+    return found
 
 
 def encode_snapshot(entries: list[Producer]) -> bytes:

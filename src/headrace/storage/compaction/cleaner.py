@@ -2,8 +2,12 @@
 
 Offsets never change: a batch that loses records keeps its first and last offset. If it loses all of them and is the
 last batch of its producer, it stays as an empty batch; otherwise the next start would lose the sequence numbers.
-The first round that reads a tombstone or a transaction marker without data sets its delete horizon. A round after the
-horizon removes it if every assigned replica has passed it: a replica that never got the tombstone would keep the key.
+The first round that has a tombstone in its map, or reads a transaction marker without data, sets its delete horizon. A
+round after the horizon removes it if every assigned replica has passed it: a replica that never got the tombstone would
+keep the key.
+
+A round copies all batches from the end of its map on unchanged, also in the middle of a segment. A tombstone that is not
+in the map has not removed the older values of its key, so without it they would come back.
 
 The batches of a read are decoded together with numpy. No Python object is made for a record. Batches that keep all
 their records are copied as bytes.
@@ -28,6 +32,7 @@ from headrace.storage.compaction.offset_map import OffsetMap
 from headrace.storage.compaction.record_group import RecordGroup
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.files import CLEANED_SUFFIX
+from headrace.storage.producer_state import snapshots_in_transactions
 from headrace.storage.segment.batch_scan import scan_chunks
 from headrace.storage.segment.segment import AppendedBatch, Segment
 
@@ -74,6 +79,7 @@ class Cleaner:
                 raise CorruptBatch(
                     f"the first pass found {self._mapped} records with a key in the dirty part, the copy {self._met}"
                 )
+            done.outdated_snapshots = snapshots_in_transactions(job.directory, done.clean_up_to)
         except BaseException:  # also a round that was stopped: its files must not stay
             discard(done)
             raise
@@ -112,8 +118,8 @@ class Cleaner:
             if following is not None and following <= job.dirt.first_dirty_offset:
                 continue
             for _, batches in scan_chunks(segment.file, segment.size_bytes):
-                if batches[-1].base_offset >= job.dirt.first_uncleanable_offset:
-                    yield [batch for batch in batches if batch.base_offset < job.dirt.first_uncleanable_offset]
+                if batches[-1].last_offset >= job.dirt.first_uncleanable_offset:
+                    yield [batch for batch in batches if batch.last_offset < job.dirt.first_uncleanable_offset]
                     return
                 yield batches
 
@@ -186,10 +192,13 @@ class Cleaner:
             batch.check_crc()
             if batch.is_control:
                 kept[number] = _kept_marker(job, batch, transactions)
-            elif _has_keys(batch, transactions):
-                by_records.append(number)
-            else:
+            elif not _has_keys(batch, transactions):
                 kept[number] = _emptied(job, batch)
+            elif batch.base_offset < offsets.end_offset:
+                by_records.append(number)
+            if batch.base_offset >= offsets.end_offset:
+                # `transactions` had to learn of the batch, but this round does not change it.
+                kept[number] = batch.data
         if by_records:
             group = RecordGroup([batches[number] for number in by_records])
             for number, rest in zip(by_records, self._kept_records(job, group, offsets), strict=True):
@@ -230,9 +239,8 @@ class Cleaner:
         part is known by its offset. Only the keys of the records before that part are looked up.
         """
         has_key, is_dirty = group.key_lengths >= 0, group.offsets >= first_dirty
-        is_later = group.offsets >= offsets.end_offset
-        self._met += int(np.count_nonzero(has_key & is_dirty & ~is_later))
-        current = is_later | offsets.are_newest(group.offsets)
+        self._met += int(np.count_nonzero(has_key & is_dirty))
+        current = offsets.are_newest(group.offsets)
         rows = np.flatnonzero(has_key & ~is_dirty)
         if len(rows):
             keys = self._hasher.hashes(group.data, group.key_at[rows], group.key_lengths[rows])
@@ -265,6 +273,8 @@ def _has_keys(batch: BatchView, transactions: CleanedTransactions) -> bool:
 
 
 def _kept_marker(job: CompactionJob, batch: BatchView, transactions: CleanedTransactions) -> Kept:
+    if batch.record_count == 0:  # an earlier round emptied it
+        return _emptied(job, batch)
     commit = _is_commit(batch)
     if commit is None or not transactions.marker_is_spent(batch.producer_id, batch.base_offset, commit=commit):
         return batch.data
@@ -309,7 +319,7 @@ def _horizon_ms(job: CompactionJob) -> int:
 
 
 def _is_commit(batch: BatchView) -> bool | None:
-    """Whether the marker is a commit; None for other control records and for a marker without its record."""
+    """Whether the marker is a commit; None for other control records and for an emptied marker."""
     kind = control_type(batch)
     return kind is ControlType.COMMIT if kind in (ControlType.COMMIT, ControlType.ABORT) else None
 

@@ -42,6 +42,9 @@ class Cleaned:
     """Result of a round: for each group the old segments and the new one; the offset up to which the log is clean."""
 
     replacements: list[tuple[list[Segment], Segment]] = field(default_factory=list)
+    # Producer snapshots inside a transaction whose marker this round may have removed. Replayed from one of them, the
+    # transaction would never end.
+    outdated_snapshots: list[int] = field(default_factory=list)
     clean_up_to: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -106,6 +109,7 @@ def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
         discard(cleaned)
         return False
     delete_at_ms = now_ms + log.config.file_delete_delay_ms
+    log.producers.remove_snapshots(cleaned.outdated_snapshots)
     for olds, new in cleaned.replacements:
         log.segments.swap(olds, new, delete_at_ms, log_end_offset=log.log_end_offset)
     if cleaned.replacements:

@@ -19,12 +19,13 @@ Bools = npt.NDArray[np.bool_]
 
 # Two hashes and an offset are 24 bytes. A merge holds as many new entries as the map has, and sorts copies of both.
 BYTES_PER_KEY: Final = 160
+_SMALLEST_CAPACITY: Final = 1024
 _SMALLEST_MERGE: Final = 1 << 16
 
 
 class OffsetMap:
     def __init__(self, memory_bytes: int) -> None:
-        self._capacity = max(1024, memory_bytes // BYTES_PER_KEY)
+        self._capacity = max(_SMALLEST_CAPACITY, memory_bytes // BYTES_PER_KEY)
         self._keys = KeyHashes(np.empty(0, np.uint64), np.empty(0, np.uint64))
         self._offsets = np.empty(0, np.int64)
         self._noted: list[tuple[KeyHashes, Ints]] = []

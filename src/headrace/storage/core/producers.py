@@ -206,14 +206,8 @@ class Producers:
     def marker_appended(self, batch: BatchView, *, commit: bool, coordinator_epoch: int) -> CompletedTransaction | None:
         """The transaction that the marker ended, or None if it had no records in this partition."""
         producer_id = batch.producer_id
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = Producer(producer_id)
-        if batch.producer_epoch != entry.epoch:
-            entry.epoch = batch.producer_epoch
-            entry.batches.clear()
+        entry = self._marked(batch)
         entry.coordinator_epoch = coordinator_epoch
-        entry.last_timestamp_ms = batch.max_timestamp_ms
         first_offset, entry.txn_first_offset = entry.txn_first_offset, None
         known = self.verifications.get(producer_id)
         # Transactions of version 2 end with a higher epoch, so a verification with the same epoch belongs to the next.
@@ -225,6 +219,25 @@ class Producers:
         completed = CompletedTransaction(producer_id, first_offset, batch.base_offset, not commit)
         self.unreplicated.append(completed)
         return completed
+
+    def emptied_marker_appended(self, batch: BatchView) -> None:
+        """Records a marker that compaction emptied because no record of its transaction is left. It still has the
+        producer's epoch. It ends no transaction, because nobody knows any more whether it was a commit."""
+        entry = self.entries.get(batch.producer_id)
+        if entry is None or entry.txn_first_offset is None:
+            self._marked(batch)
+
+    def _marked(self, batch: BatchView) -> Producer:
+        """The producer of a marker, with the marker's epoch."""
+        producer_id = batch.producer_id
+        entry = self.entries.get(producer_id)
+        if entry is None:
+            entry = self.entries[producer_id] = Producer(producer_id)
+        if batch.producer_epoch != entry.epoch:
+            entry.epoch = batch.producer_epoch
+            entry.batches.clear()
+        entry.last_timestamp_ms = batch.max_timestamp_ms
+        return entry
 
     def stable_after(self, completed: CompletedTransaction) -> int:
         """The last stable offset after `completed`, for the aborted-transaction index."""

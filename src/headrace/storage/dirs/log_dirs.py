@@ -426,7 +426,8 @@ class LogDirs:
             logs = self.logs_in(directory)
             for fault in close_logs(logs, clean=clean):
                 self.take_offline(directory, fault.message)
-            if clean and directory.is_online:
+            # The files of a log that is offline alone are as after a crash.
+            if clean and directory.is_online and all(log.offline_reason is None for log in logs):
                 self._mark_clean_shutdown(directory, logs, broker_epoch)
             directory.unlock()
         self._logs.clear()

@@ -1,6 +1,7 @@
 """Opens the logs of all directories when a broker starts, in threads, and continues interrupted moves between them.
 
-A log that cannot be opened takes its directory offline; a future log that cannot be opened stays on the disk.
+A log that cannot be opened, for whatever reason, takes its directory offline; a future log that cannot be opened stays
+on the disk.
 
 Two directories may have a log of one partition: a move was interrupted (`future_logs`), or one directory was missing
 for a time and the broker fetched the records again. Then the log that has more of the partition's history serves, and
@@ -123,8 +124,8 @@ class StartRecovery:
                 on_progress=on_progress,
                 on_damage=self.damages.append,
             )
-        except (OSError, Fault) as error:
-            reason = f"{error.strerror} on {error.filename or path}" if isinstance(error, OSError) else str(error)
+        except Exception as error:  # the boundary of a log: also a bug must not keep the other directories from serving
+            reason = _why(error, path)
             if path.name.endswith(FUTURE_DIR_SUFFIX):  # its replica serves from another directory
                 logger.warning("%s is left alone: %s", path, reason)
                 return None
@@ -205,3 +206,13 @@ def _why_to_keep(log: Log, other: Log, owner: uuid.UUID | None) -> str | None:
     if log.leader_epochs.latest > other.leader_epochs.latest:
         return f"{log.directory} has records of later leaders"
     return None
+
+
+def _why(error: Exception, path: Path) -> str:
+    """Why the log at `path` cannot be opened."""
+    if isinstance(error, OSError):
+        return f"{error.strerror} on {error.filename or path}"
+    if isinstance(error, Fault):
+        return str(error)
+    logger.error("opening %s failed", path, exc_info=error)
+    return f"opening {path} failed: {type(error).__name__}: {error}"

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from headrace.records.batch import BatchView
 from headrace.records.compression import Codec
 from headrace.records.reader import read_records
-from headrace.storage.compaction.cleaner import Cleaner
-from headrace.storage.compaction.job import dirt_of, install, prepare
+from headrace.storage.compaction import offset_map
 from headrace.storage.core.compaction import SegmentFacts, assess, group
 from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
-from headrace.storage.log import Log
 from headrace.storage.recovery.recovery import PartitionCheckpoints
-from tests.support.compacted_logs import COMPACT, HOUR_MS, end, latest, put, visible
+from tests.support.compacted_logs import COMPACT, HOUR_MS, clean, end, latest, put, visible
 from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
 
 
@@ -30,28 +26,6 @@ def tmp_path() -> Iterator[Path]:
     """In memory: rounds sync often, and no test here depends on durability."""
     with directory_in_memory() as directory:
         yield directory
-
-
-@pytest.fixture(scope="module")
-def memory() -> Iterator[Path]:
-    with directory_in_memory() as directory:
-        yield directory
-
-
-def clean(
-    log: Log,
-    *,
-    now_ms: int = NOW_MS,
-    checkpoint: int | None = None,
-    memory_bytes: int = 1 << 20,
-    replicated: int | None = None,
-) -> int:
-    """One round. Returns the offset up to which the log is clean."""
-    dirt = dirt_of(log, checkpoint, now_ms)
-    job = prepare(log, dirt, replicated_up_to=log.high_watermark if replicated is None else replicated, now_ms=now_ms)
-    cleaned = Cleaner(memory_bytes).clean(job)
-    assert install(log, cleaned, now_ms)
-    return cleaned.clean_up_to
 
 
 def test_compaction_keeps_the_last_value_of_a_key_at_its_offset(tmp_path: Path) -> None:
@@ -102,6 +76,36 @@ def test_tombstone_stays_for_its_delay_and_until_every_replica_has_it(tmp_path: 
     log.roll()
     clean(log, now_ms=NOW_MS + 2 * HOUR_MS)
     assert visible(log) == [(4, b"b", b"3")]
+
+
+def test_a_tombstone_that_the_map_did_not_reach_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the older value, which the map has not reached either, would come back."""
+    monkeypatch.setattr(offset_map, "_SMALLEST_CAPACITY", 3)
+    log = open_at(tmp_path / "orders-0", replace(COMPACT, delete_retention_ms=0))
+    put(log, ("deleted", "1"))
+    for key in "abcdef":
+        put(log, (key, "1"))
+    put(log, ("deleted", None))
+    log.roll()
+    checkpoint: int | None = None
+    while checkpoint != 8:
+        checkpoint = clean(log, checkpoint=checkpoint, memory_bytes=0)
+        assert b"deleted" not in latest(visible(log)), f"compacted up to {checkpoint}"
+    assert latest(visible(log)) == dict.fromkeys([b"a", b"b", b"c", b"d", b"e", b"f"], b"1")
+
+
+def test_a_round_changes_nothing_of_an_open_transaction_and_behind_it(tmp_path: Path) -> None:
+    log = open_at(tmp_path / "orders-0", replace(COMPACT, delete_retention_ms=0))
+    put(log, ("a", "1"), ("a", "2"))
+    put(log, ("b", None), producer=(7, 0, 0))
+    put(log, ("c", None))
+    put(log, ("d", "aborted"), producer=(8, 0, 0))
+    end(log, 8, commit=False)
+    log.roll()
+    behind = [bytes(batch.data) for batch in read_batches(log)][1:]
+    for _ in range(3):
+        clean(log)
+    assert [bytes(batch.data) for batch in read_batches(log)][1:] == behind
 
 
 def test_timestamps_survive_the_delete_horizon(tmp_path: Path) -> None:
@@ -187,56 +191,6 @@ def test_compaction_lag_delays_new_segments_and_makes_old_ones_overdue() -> None
     assert dirt(min_lag_ms=1000).first_uncleanable_offset == 10  # type: ignore[attr-defined]
     assert dirt(max_lag_ms=5000).overdue  # type: ignore[attr-defined]
     assert not dirt(max_lag_ms=50_000).overdue  # type: ignore[attr-defined]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_compaction_agrees_with_a_naive_model(memory: Path, data: st.DataObject) -> None:
-    """Random keys, tombstones, transactions, rolls, rounds and crashes; the visible state never differs."""
-    directory = Path(tempfile.mkdtemp(dir=memory)) / "orders-0"
-    log = open_at(directory, COMPACT)
-    checkpoint: int | None = None
-    sequences: dict[int, int] = {}
-    open_transactions: set[int] = set()
-    now_ms = NOW_MS
-    keys = st.sampled_from("abcd")
-    for step in range(data.draw(st.integers(5, 40), label="steps")):
-        action = data.draw(
-            st.sampled_from(["put", "put", "put", "delete", "transact", "end", "roll", "clean", "crash"]),
-            label="action",
-        )
-        if action == "put":
-            put(log, *[(data.draw(keys), f"{step}.{n}") for n in range(data.draw(st.integers(1, 3)))])
-        elif action == "delete":
-            put(log, (data.draw(keys), None))
-        elif action == "transact":
-            producer_id = data.draw(st.integers(1, 3))
-            sequence = sequences.get(producer_id, 0)
-            sequences[producer_id] = sequence + 1
-            open_transactions.add(producer_id)
-            put(log, (data.draw(keys), f"{step}"), producer=(producer_id, 0, sequence))
-        elif action == "end" and open_transactions:
-            producer_id = data.draw(st.sampled_from(sorted(open_transactions)))
-            open_transactions.discard(producer_id)
-            end(log, producer_id, commit=data.draw(st.booleans()))
-        elif action == "roll":
-            log.roll()
-        elif action == "clean":
-            before = visible(log)
-            now_ms += data.draw(st.sampled_from([0, HOUR_MS // 2, HOUR_MS + 1]))
-            checkpoint = clean(log, now_ms=now_ms, checkpoint=checkpoint)
-            after = visible(log)
-            assert latest(after) == latest(before)
-            assert set(after) <= set(before), "compaction only takes away"
-            assert [offset for offset, _, _ in after] == sorted(offset for offset, _, _ in after)
-        elif action == "crash":
-            before = visible(log)
-            log.flush()
-            log.close(clean=False)
-            log = open_at(directory, COMPACT)
-            log.advance_high_watermark(log.log_end_offset)
-            assert visible(log) == before
-    log.close()
 
 
 def test_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.kernel.errors import StorageFault
+from headrace.storage.dirs import start_recovery
+from headrace.storage.recovery.recovery import open_log
 from tests.support.logs import a_batch, append, open_dirs
 
 
@@ -106,4 +108,26 @@ def test_unreadable_log_directory_does_not_stop_the_others(tmp_path: Path) -> No
     victim.mkdir()
     again = open_dirs(tmp_path / "a", tmp_path / "b")
     assert [directory.path.name for directory in again.offline] == ["a"] and len(again.logs()) == 1
+    again.close()
+
+
+def test_a_bug_while_a_log_is_opened_takes_its_directory_offline_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    for index in range(2):
+        append(dirs.create("orders", index), a_batch())
+    dirs.close()
+    real = open_log
+
+    def broken(path: Path, *arguments: object, **options: object) -> object:
+        if path.parent.name == "a":
+            raise IndexError("list index out of range")
+        return real(path, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(start_recovery, "open_log", broken)
+    again = open_dirs(tmp_path / "a", tmp_path / "b")
+    ((path, reason),) = [(directory.path.name, directory.offline_reason or "") for directory in again.offline]
+    assert path == "a" and "orders-" in reason and "list index out of range" in reason
+    assert len(again.logs()) == 1 and "Traceback" in caplog.text
     again.close()
