@@ -64,7 +64,7 @@ def compact(running: RunningBroker, topic: str, *, hours: int) -> None:
         now_ms = time.time_ns() // 1_000_000 + hours * HOUR_MS
         log.roll()
         job = prepare(log, dirt_of(log, None, now_ms), replicated_up_to=log.high_watermark, now_ms=now_ms)
-        assert install(log, Cleaner(1 << 20).clean(job), now_ms)
+        assert install(log, job, Cleaner(1 << 20).clean(job), now_ms)
 
     running.call(clean)
 

@@ -54,7 +54,7 @@ def clean(
     dirt = dirt_of(log, checkpoint, now_ms)
     job = prepare(log, dirt, replicated_up_to=log.high_watermark if replicated is None else replicated, now_ms=now_ms)
     cleaned = Cleaner(memory_bytes).clean(job)
-    assert install(log, cleaned, now_ms)
+    assert install(log, job, cleaned, now_ms)
     return cleaned.clean_up_to
 
 

@@ -55,8 +55,10 @@ class Segments:
         self.all: tuple[Segment, ...] = ()
         self.active = segments[-1]
         self._bases: list[int] = []
-        # Counts truncations at the end, so that a flush in a thread notices one.
-        self._cuts = 0
+        # Counts truncations at the end, so that a flush or a round of compaction in a thread notices one.
+        self.cuts = 0
+        # The lowest end of the log since compaction asked for it: batches from there on may be new.
+        self.cut_to: int | None = None
         # Whether files were created since the last sync of the directory.
         self._names_changed = True
         self._replace(segments)
@@ -162,7 +164,7 @@ class Segments:
 
         `offset` is above the first segment's base offset. The caller calls `sync_cut` after it has updated all state.
         """
-        self._cuts += 1
+        self.cuts += 1
         kept = [segment for segment in self.all if segment.base_offset <= offset]
         gone = self.all[len(kept) :]
         active = kept[-1]
@@ -179,7 +181,11 @@ class Segments:
             active.truncate_to(offset, now_ms=now_ms)
         self._replace(kept)
         self.recovery_point = min(self.recovery_point, end)
+        self._note_cut(end)
         return end
+
+    def _note_cut(self, end: int) -> None:
+        self.cut_to = end if self.cut_to is None else min(self.cut_to, end)
 
     def sync_cut(self) -> None:
         os.fsync(self.active.file.fileno())
@@ -187,11 +193,12 @@ class Segments:
 
     def cut_all(self, offset: int, config: LogConfig, now_ms: int) -> None:
         """Removes every segment and creates an empty one at `offset`. The caller syncs the directory."""
-        self._cuts += 1
+        self.cuts += 1
         for segment in self.all:
             segment.remove()
         self._replace((Segment.create(self.directory, offset, config, now_ms=now_ms),))
         self.recovery_point = offset
+        self._note_cut(offset)
 
     # At the start
 
@@ -262,7 +269,7 @@ class Segments:
 
         A failed fsync is never repeated: the kernel may have dropped the pages and would then report success.
         """
-        segments, cuts = self.all, self._cuts
+        segments, cuts = self.all, self.cuts
         if end <= self.recovery_point:
             return
         first = bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1
@@ -279,7 +286,7 @@ class Segments:
             sync_directory(self.directory)
             sync_directory(self.directory.parent)
         # A log that was truncated meanwhile may have other records at these offsets.
-        if cuts == self._cuts:
+        if cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, end)
 
     def move_to(self, directory: Path) -> None:

@@ -35,6 +35,7 @@ class CompactionJob:
     aborted: list[AbortedTransaction]
     replicated_up_to: int
     now_ms: int
+    cuts: int  # how often the log was truncated before the round
 
 
 @dataclass
@@ -100,12 +101,15 @@ def prepare(log: Log, dirt: DirtyState, *, replicated_up_to: int, now_ms: int) -
         _aborted(log.segments.all),
         replicated_up_to,
         now_ms,
+        log.segments.cuts,
     )
 
 
-def install(log: Log, cleaned: Cleaned, now_ms: int) -> bool:
+def install(log: Log, job: CompactionJob, cleaned: Cleaned, now_ms: int) -> bool:
     """Replaces the old segments. Returns False if the log changed meanwhile (retention, truncation)."""
-    if not log.segments.holds([old for olds, _ in cleaned.replacements for old in olds]):
+    replaced = [old for olds, _ in cleaned.replacements for old in olds]
+    # A truncated segment is still a segment of the log, but the new one has the batches that it has lost.
+    if log.segments.cuts != job.cuts or not log.segments.holds(replaced):
         discard(cleaned)
         return False
     delete_at_ms = now_ms + log.config.file_delete_delay_ms

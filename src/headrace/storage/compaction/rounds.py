@@ -90,10 +90,20 @@ class CompactionRounds:
         if self._postponed.get(partition, now_ms) > now_ms:
             return None
         try:
-            dirt = dirt_of(log, self._checkpoints[self._log_dirs.directory_of(log)].get(partition), now_ms)
+            dirt = dirt_of(log, self._clean_up_to(log, partition), now_ms)
         except OSError:
             return None  # the segment was deleted meanwhile; the next round does not see it
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
+
+    def _clean_up_to(self, log: Log, partition: TopicPartition) -> int | None:
+        """The checkpoint of the log. It moves back with a truncation, because later batches are new."""
+        home = self._log_dirs.directory_of(log)
+        known, cut_to = self._checkpoints[home].get(partition), log.segments.cut_to
+        log.segments.cut_to = None
+        if known is not None and cut_to is not None and cut_to < known:
+            known = self._checkpoints[home][partition] = cut_to
+            self._changed.add(home)
+        return known
 
     async def _clean(self, log: Log, dirt: DirtyState, now_ms: int) -> Cleaned | None:
         partition = TopicPartition(log.topic, log.partition)
@@ -106,13 +116,14 @@ class CompactionRounds:
             if moves or self._log_dirs.log(*partition) is not log or log.offline_reason is not None:
                 discard(cleaned)
                 return None
-            if not install(log, cleaned, now_ms):
+            if not install(log, job, cleaned, now_ms):
                 return None
         except InterruptedError:
             return None
         except (Fault, OSError) as error:
             # Retention, truncation or deletion may have removed the files during the round. That is no fault.
-            if self._log_dirs.log(*partition) is log and log.segments.holds(job.segments):
+            is_unchanged = log.segments.cuts == job.cuts and log.segments.holds(job.segments)
+            if self._log_dirs.log(*partition) is log and is_unchanged:
                 self._failed(partition, error, now_ms)
             return None
         self._postponed.pop(partition, None)
@@ -184,9 +195,10 @@ class CompactionRounds:
         except (OSError, CorruptFile):
             # Without the file every log is dirty: the next rounds take longer, but are correct.
             return {}
-        # A crash may happen between a deletion and the write of this file: entries without a log are ignored.
-        return {partition: offset for partition, offset in known.items() if self._has_log(home, partition)}
+        # A crash may happen between a deletion or truncation and the write of this file: entries without a log, or past
+        # its end, are ignored.
+        return {partition: offset for partition, offset in known.items() if self._holds(home, partition, offset)}
 
-    def _has_log(self, home: LogDir, partition: TopicPartition) -> bool:
+    def _holds(self, home: LogDir, partition: TopicPartition, offset: int) -> bool:
         log = self._log_dirs.log(*partition)
-        return log is not None and self._log_dirs.directory_of(log) is home
+        return log is not None and self._log_dirs.directory_of(log) is home and offset <= log.log_end_offset

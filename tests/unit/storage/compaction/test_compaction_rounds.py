@@ -114,6 +114,54 @@ def test_log_whose_files_were_deleted_during_a_round_is_cleaned_by_the_next(tmp_
     asyncio.run(go())
 
 
+def test_round_does_not_bring_back_records_that_were_truncated_meanwhile(tmp_path: Path) -> None:
+    """As after an unclean election: the new leader does not have them."""
+
+    async def go() -> None:
+        dirs, log = dirty_dirs(tmp_path)
+
+        async def slow(work: Callable[[], Cleaned]) -> Cleaned:
+            cleaned = await thread(work)
+            log.truncate_to(25, now_ms=NOW_MS)
+            return cleaned
+
+        rounds = CompactionRounds(dirs, CleanerSettings, slow)
+        assert await rounds.run_one(NOW_MS) is None
+        assert [value for _, _, value in visible(log)] == [b"%d" % n for n in range(25)]
+        assert put(log, ("k0", "new")) == 25 and not list(log.directory.glob("*" + CLEANED_SUFFIX))
+        dirs.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_records_behind_a_truncation_are_compacted_again(tmp_path: Path, restarts: bool) -> None:
+    """They are new, although they are below the checkpoint: a deleted key would else come back."""
+
+    async def go() -> None:
+        config = dataclasses.replace(COMPACT, delete_retention_ms=0)
+        dirs, log = dirty_dirs(tmp_path, config)
+        rounds = CompactionRounds(dirs, CleanerSettings, thread)
+        assert await rounds.run_one(NOW_MS) is not None
+        log.truncate_to(28, now_ms=NOW_MS)
+        if restarts:
+            dirs.close()
+            dirs = LogDirs.open(StorageSettings((tmp_path,), node_id=1), config_of=lambda topic: config, now_ms=NOW_MS)
+            rounds = CompactionRounds(dirs, CleanerSettings, thread)
+            found = dirs.log("orders", 0)
+            assert found is not None
+            log = found
+        put(log, ("k0", None))
+        for n in range(3):
+            put(log, ("k1", str(n)))
+            log.roll()
+            await rounds.run_one(NOW_MS + n)
+            assert b"k0" not in latest(visible(log)), n
+        dirs.close()
+
+    asyncio.run(go())
+
+
 def test_round_that_finds_a_full_disk_at_any_write_is_repeated_when_there_is_room(tmp_path: Path) -> None:
     async def go(first: int) -> bool:
         """Whether a write failed."""
