@@ -364,7 +364,7 @@ class Log:
             end = self.segments.cut_end(offset, self.config, now_ms)
             log_start = min(self._log_start_offset, end)
             self.leader_epochs.truncate_from_end(end)
-            self.producers.rebuild(self.segments.all, log_start, end)
+            self.producers.rebuild(self.segments.all, end)
             self._set_offsets(log_start, end, self._high_watermark)
             self.segments.sync_cut()
 

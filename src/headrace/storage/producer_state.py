@@ -71,10 +71,16 @@ class ProducerState(Producers):
         name = file_stem(offset) + SNAPSHOT_SUFFIX
         write_small_file(directory / name, encode_snapshot(list(self.entries.values())), durable=False)
 
-    def load_latest(self, log_start_offset: int, up_to: int, *, discard_later: bool = True) -> int:
-        """Loads the newest valid snapshot at or below `up_to`. Returns the offset from which to read batches."""
+    def load_latest(self, first_offset: int, up_to: int, *, discard_later: bool = True) -> int:
+        """Loads the newest valid snapshot at or below `up_to`. Returns the offset from which to read batches.
+
+        `first_offset` is the base offset of the first segment. A snapshot below it is of no use, because the batches
+        that followed it are deleted.
+        """
         for offset in sorted(self.snapshot_offsets(), reverse=True):
             path = self._path(offset)
+            if offset < first_offset:
+                break
             if offset > up_to:
                 if discard_later:
                     path.unlink(missing_ok=True)
@@ -85,16 +91,16 @@ class ProducerState(Producers):
                 continue
             self.load(entries)
             self.snapshot_offset = offset
-            return max(offset, log_start_offset)
+            return offset
         self.clear()
         self.snapshot_offset = -1
-        return log_start_offset
+        return first_offset
 
-    def rebuild(self, segments: Sequence[Segment], log_start_offset: int, up_to: int) -> None:
-        """Rebuilds the state from the newest snapshot at or below `up_to` and the batches since. The segments end at
-        `up_to`.
+    def rebuild(self, segments: Sequence[Segment], up_to: int) -> None:
+        """Rebuilds the state from the newest snapshot at or below `up_to` and the batches since, also those below the
+        log start. The segments end at `up_to`.
         """
-        offset = self.load_latest(log_start_offset, up_to)
+        offset = self.load_latest(segments[0].base_offset if segments else up_to, up_to)
         for at, segment in enumerate(segments):
             if at + 1 == len(segments) or segments[at + 1].base_offset > offset:
                 self.replay_segment(segment, offset)

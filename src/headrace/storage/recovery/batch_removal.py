@@ -43,7 +43,7 @@ def remove_unreadable(
     segments = segments_in(directory)
     for at, segment in enumerate(segments):
         if any(place.path == segment.path for place in places):
-            repair_hints(segment, segments[:at], segments[0].base_offset)
+            repair_hints(segment, segments[:at])
     for segment in segments:
         segment.close()
     sync_directory(directory)

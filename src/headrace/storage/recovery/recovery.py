@@ -81,7 +81,7 @@ def open_log(
         checking = SegmentCheck(
             partition, segments, leader_epochs, producers, cuts, on_progress=on_progress, on_damage=on_damage
         )
-        checking.check_from(suspect, marks.log_start_offset)
+        checking.check_from(suspect)
         segments = checking.segments
     if not segments:
         segments = [Segment.create(directory, marks.log_start_offset, config, now_ms=now_ms)]
@@ -97,7 +97,7 @@ def open_log(
         rebuild = not epochs_sound or _epochs_missing(leader_epochs, segments, last)
         _reconcile_epochs(leader_epochs, segments, log_start, end, rebuild=rebuild)
         if suspect is None:
-            producers.rebuild(segments, log_start, end)
+            producers.rebuild(segments, end)
         producers.drop_snapshots(keep={segment.base_offset for segment in segments})
     recovered_to = end if suspect is None else min(marks.recovery_point, end)
     contents = LogContents(
@@ -153,7 +153,7 @@ def _first_suspect(segments: list[Segment], marks: PartitionCheckpoints, *, clea
             sound = segment.open_indexes()
             end = segments[at + 1].base_offset if at + 1 < len(segments) else _end_of(segment, segment.last_place())
             if not sound or not _aborted_index_is_valid(segment, marks.aborted.of(segment.base_offset, end)):
-                repair_hints(segment, segments[:at], marks.log_start_offset)
+                repair_hints(segment, segments[:at])
         except Fault:
             return at
     return suspect

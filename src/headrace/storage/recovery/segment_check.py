@@ -84,17 +84,17 @@ class SegmentCheck:
         self._on_damage = on_damage
         self._gap: _Gap | None = None
 
-    def check_from(self, first: int, log_start_offset: int) -> None:
+    def check_from(self, first: int) -> None:
         everything = self.segments
         base = expected = everything[first].base_offset
         self._gap = None
-        self._begin_at(first, base, log_start_offset)
+        self._begin_at(first, base)
         for at, segment in enumerate(everything[first:], start=first):
             if segment.base_offset < expected:
                 goes_back = f"offsets go on at {segment.base_offset} after it"
                 if self._cut_at_last_gap(segment.base_offset, goes_back, everything[at:]):
                     self.segments = everything[:at]
-                    self.check_from(first, log_start_offset)
+                    self.check_from(first)
                     return
                 self._remove(everything[at:])
                 break
@@ -103,7 +103,7 @@ class SegmentCheck:
                 later = everything[at + 1 :]
                 if offset is not None and self._cut_at_last_gap(offset, reason, later):
                     self.segments = everything[: at + 1]
-                    self.check_from(first, log_start_offset)
+                    self.check_from(first)
                     return
                 self._cut(segment, good_bytes, reason, later, is_end=not any(one.size_bytes for one in later))
             self.segments.append(segment)
@@ -118,12 +118,10 @@ class SegmentCheck:
         with tolerated_no_space():
             self._producers.take_snapshot(expected)
 
-    def _begin_at(self, first: int, base: int, log_start_offset: int) -> None:
-        everything, self.segments = self.segments, self.segments[:first]
-        if first:
-            self._producers.rebuild(self.segments, max(log_start_offset, everything[0].base_offset), base)
-        else:
-            self._producers.start_over()
+    def _begin_at(self, first: int, base: int) -> None:
+        self.segments = self.segments[:first]
+        # The snapshot at `base` also has producers whose records were deleted, even if no segment is before it.
+        self._producers.rebuild(self.segments, base)
         self._leader_epochs.forget_from(base)
         if first:
             self._find_older_epochs()
@@ -202,10 +200,11 @@ def index_again(segment: Segment, position: int, batch: BatchView, producers: Pr
             segment.txn_index.append(producers.aborted(completed))
 
 
-def repair_hints(segment: Segment, before: list[Segment], log_start_offset: int) -> None:
+def repair_hints(segment: Segment, before: list[Segment]) -> None:
     """Rebuilds the index files of a segment whose data is trusted. Raises CorruptBatch if the data is bad after all."""
     producers = ProducerState(segment.path.parent)
-    offset = producers.load_latest(log_start_offset, segment.base_offset, discard_later=False)
+    first_offset = before[0].base_offset if before else segment.base_offset
+    offset = producers.load_latest(first_offset, segment.base_offset, discard_later=False)
     for earlier in before:
         producers.replay_segment(earlier, offset)
     segment.reset_indexes()

@@ -339,6 +339,41 @@ def test_records_deleted_before_the_crash_stay_deleted(original: Original) -> No
     assert (log.log_start_offset, log.log_end_offset) == (beyond, beyond)
 
 
+@pytest.mark.parametrize("deleted_to", [1, 2])
+def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(tmp_path: Path, deleted_to: int) -> None:
+    """Its next batch is accepted, and a repeated one is found. The records were in the first segment and in the next."""
+    log = open_at(tmp_path / "orders-0")
+    append(log, a_batch(producer=(7, 0, 0)))
+    log.roll()
+    append(log, a_batch(producer=(8, 0, 0)))
+    append(log, a_batch())
+    log.advance_high_watermark(3)
+    log.advance_log_start(deleted_to)
+    assert log.delete_old_segments(NOW_MS).count == 1
+    log.flush()
+    log.close(clean=False)
+    marks = PartitionCheckpoints(recovery_point=log.recovery_point, log_start_offset=deleted_to)
+    again = open_at(tmp_path / "orders-0", marks=marks)
+    known = {producer_id: entry.last_sequence for producer_id, entry in again.producers.entries.items()}
+    assert known == {7: 0, 8: 0}
+    assert append(again, a_batch(producer=(7, 0, 0))) == (0, 0), "it is stored once"
+    assert append(again, a_batch(producer=(7, 0, 1))) == (3, 3)
+
+
+def test_a_start_without_the_newest_snapshot_also_reads_deleted_records_that_are_still_there(tmp_path: Path) -> None:
+    log = open_at(tmp_path / "orders-0")
+    append(log, a_batch(producer=(7, 0, 0)))
+    log.roll()
+    append(log, a_batch(producer=(7, 0, 1)))
+    append(log, a_batch())
+    log.advance_high_watermark(3)
+    log.advance_log_start(2)
+    log.close()
+    (tmp_path / "orders-0" / f"{3:020d}.snapshot").unlink()
+    again = open_at(tmp_path / "orders-0", clean=True, marks=PartitionCheckpoints(log_start_offset=2))
+    assert append(again, a_batch(producer=(7, 0, 2))) == (3, 3), "the snapshot of the roll knows only sequence 0"
+
+
 def test_start_after_a_clean_stop_does_not_read_the_data(original: Original) -> None:
     image = original.image()
     log = open_at(image, CONFIG)
