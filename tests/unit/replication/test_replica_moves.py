@@ -161,6 +161,24 @@ def test_a_move_keeps_every_record_producer_and_epoch_and_serves_meanwhile(home:
     asyncio.run(go())
 
 
+def test_a_log_that_starts_inside_a_batch_moves(tmp_path: Path) -> None:
+    """Records were deleted up to the middle of a batch."""
+
+    async def go() -> None:
+        broker = Broker(tmp_path)
+        broker.append(10)
+        broker.log.advance_log_start(5)
+        broker.move()
+        await broker.moved()
+        assert (broker.log.log_start_offset, broker.log.log_end_offset) == (5, 10)
+        await broker.stop()
+        again = Broker(tmp_path)
+        assert again.is_in == "b" and (again.log.log_start_offset, again.log.log_end_offset) == (5, 10)
+        await again.stop()
+
+    asyncio.run(go())
+
+
 def test_every_crash_of_a_move_leaves_all_records_in_one_directory(filled: Path) -> None:
     """Kills the process before each of its file calls, from the request to the end of the move."""
 
