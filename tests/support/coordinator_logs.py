@@ -20,6 +20,7 @@ class MemoryLog:
         self.end_offset = 0
         self.committed_offset = 0
         self.max_batch_bytes = 1_000_000
+        self.is_led = True
         self.fails_with: Fault | None = None
         self.refuses_with: Fault | None = None
         self._waiters: list[tuple[int, asyncio.Future[ErrorCode]]] = []

@@ -63,8 +63,8 @@ def read_control(record: Record) -> ControlRecord:
 
 
 def control_of(batch: BatchView) -> ControlRecord | None:
-    """The control record of a control batch. None if compaction removed it and kept the batch because it is the last one
-    of its producer (an emptied marker). Raises CorruptBatch if it cannot be read."""
+    """The control record of a control batch. None for an emptied marker: compaction removed the record, and kept the
+    batch because it is the last one of its producer. Raises CorruptBatch if the record cannot be read."""
     records = read_records(batch)
     return read_control(records[0]) if records else None
 

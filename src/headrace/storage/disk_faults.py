@@ -1,8 +1,8 @@
 """Maps disk errors of one log to an answer or to an offline log.
 
 On a full disk the log refuses the write and keeps serving. Any other error takes the log and its directory offline
-(`on_fault`). A bug in the middle of an append takes only the log offline. A deleted log is offline too, for callers that
-still hold it.
+(`on_fault`). A bug in the middle of an append takes only the log offline. A deleted log is offline too, for callers
+that still hold it.
 """
 
 from __future__ import annotations

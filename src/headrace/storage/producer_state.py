@@ -38,8 +38,8 @@ class ProducerState(Producers):
         self.snapshot_offset = -1
 
     def replay(self, batch: BatchView) -> CompletedTransaction | None:
-        """Updates the state from a batch in the log without checks, for followers and recovery. Raises CorruptBatch if a
-        control record cannot be read."""
+        """Updates the state from a batch in the log without checks, for followers and recovery. Raises CorruptBatch if
+        a control record cannot be read."""
         if batch.producer_id < 0:
             return None
         if not batch.is_control:

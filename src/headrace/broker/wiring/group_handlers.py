@@ -12,7 +12,7 @@ from headrace.handlers.groups.consumer_group_describe import ConsumerGroupDescri
 from headrace.handlers.groups.consumer_group_heartbeat import ConsumerGroupHeartbeat
 from headrace.handlers.groups.delete_groups import DeleteGroups
 from headrace.handlers.groups.describe_groups import DescribeGroups
-from headrace.handlers.groups.find_coordinator import FindCoordinator
+from headrace.handlers.groups.find_coordinator import FindCoordinator, OwnLease
 from headrace.handlers.groups.heartbeat import Heartbeat
 from headrace.handlers.groups.join_group import JoinGroup
 from headrace.handlers.groups.leave_group import LeaveGroup
@@ -34,9 +34,10 @@ def group_handlers(
     view: ClusterView,
     creation: TopicCreation,
     streams_topics: StreamsInternalTopics,
+    own: OwnLease,
 ) -> list[Handler]:
     return [
-        FindCoordinator(view, creation),
+        FindCoordinator(view, creation, own),
         JoinGroup(groups),
         SyncGroup(groups),
         Heartbeat(groups),

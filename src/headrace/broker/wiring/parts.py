@@ -179,6 +179,7 @@ def wire(
             view,
             creation,
             StreamsInternalTopics(gateway, clock),
+            partitions,
         ),
         *share_handlers(coordinators.shares, coordinators.groups, view),
         *telemetry_handlers(config, view, pushed_metrics),

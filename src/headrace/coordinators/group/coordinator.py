@@ -340,17 +340,11 @@ class GroupCoordinator:
         await self.runtime.run(group_id, lambda shard, now_ms: shard.delete_share_group(group_id))
 
     async def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """The groups of every shard led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
-        if self.runtime.loading:
-            raise Refused(ErrorCode.coordinator_load_in_progress, "groups are being loaded: try again")
+        """The groups of every shard led here. Raises the faults of `CoordinatorRuntime.read_all`."""
         wanted_states, wanted_types = list(states), list(types)
-        found: list[ListedGroup] = []
-        for _, hosted in self.runtime.active_shards():
-            here = hosted.read(
-                lambda shard, now_ms: list_groups({**shard.groups, **shard.share_groups}, wanted_states, wanted_types)
-            )
-            found.extend([*await settled(here)])
-        return found
+        return await self.runtime.read_all(
+            lambda shard, now_ms: list_groups({**shard.groups, **shard.share_groups}, wanted_states, wanted_types)
+        )
 
     async def describe_classic(self, group_id: str) -> DescribedClassicGroup | None:
         reply: DescribedClassicGroup | None = await settled(

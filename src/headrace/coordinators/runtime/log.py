@@ -52,6 +52,10 @@ class CoordinatorLog(Protocol):
     @property
     def max_batch_bytes(self) -> int: ...
 
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the log, and no other broker can lead it yet: its lease has not ended."""
+
     def refusal(self) -> Fault | None:
         """The reason why an append would be refused now, if known."""
 
@@ -89,11 +93,16 @@ class PartitionLog:
     def max_batch_bytes(self) -> int:
         return self._partition.log.config.max_message_bytes
 
+    @property
+    def is_led(self) -> bool:
+        partition = self._partition
+        return partition.isr is not None and partition.around.lease_held()
+
     def refusal(self) -> Fault | None:
         partition = self._partition
         isr = partition.isr
-        if isr is None:
-            return NotLeader(f"{partition.topic}-{partition.index}: another broker leads it")
+        if isr is None or not partition.around.lease_held():
+            return NotLeader(f"{partition.topic}-{partition.index}: another broker may lead it")
         if not isr.has_enough_replicas:
             name = f"{partition.topic}-{partition.index}"
             return Refused(ErrorCode.not_enough_replicas, f"{name}: fewer replicas in sync than min.insync.replicas")

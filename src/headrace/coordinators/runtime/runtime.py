@@ -12,7 +12,7 @@ Owned by the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeAlias
 
 from headrace.cluster.core.image import ClusterImage
@@ -151,12 +151,29 @@ class CoordinatorRuntime(Generic[S]):
         """Reads from the shard of `key_id`. Returns the answer, or a future while the state it saw is not committed."""
         return self.hosted(self.partition_of(key_id)).read(operation)
 
+    async def read_all(self, operation: Callable[[S, int], Iterable[Reply]]) -> list[Reply]:
+        """What the operation finds in all shards of this broker, for requests over all of them (ListGroups,
+        ListTransactions). Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded, and COORDINATOR_NOT_AVAILABLE
+        while this broker has no lease."""
+        if self.loading:
+            raise Refused(ErrorCode.coordinator_load_in_progress, f"{self.topic} is being loaded: try again")
+        found: list[Reply] = []
+        for _, hosted in list(self.active_shards()):
+            try:
+                here: Awaited[Iterable[Reply]] = hosted.read(operation)
+                found.extend(await settled(here))
+            except Refused as refused:
+                if refused.code is not ErrorCode.not_coordinator:
+                    raise
+                raise Refused(ErrorCode.coordinator_not_available, refused.message) from refused
+        return found
+
     async def run(self, key_id: str, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """`submit`, awaited: appends the records as one batch, waits for their commit, gives the reply."""
         return await settled(self.submit(key_id, operation, asks_first=asks_first))
 
     def active_shards(self) -> Iterator[tuple[int, HostedShard[S]]]:
-        """Every loaded shard, for requests over all of them (ListGroups, ListTransactions)."""
+        """Every loaded shard."""
         return ((i, h) for i, h in sorted(self._hosted.items()) if h.phase is Phase.ACTIVE)
 
     def hosted_shards(self) -> Iterator[HostedShard[S]]:

@@ -147,6 +147,8 @@ class HostedShard(Generic[S]):
             raise Refused(ErrorCode.coordinator_load_in_progress, f"{self.name} is being loaded: try again")
         if self.phase is Phase.CLOSED:
             raise Refused(ErrorCode.not_coordinator, f"{self.name} is not led by this broker")
+        if not self._log.is_led:
+            raise Refused(ErrorCode.not_coordinator, f"{self.name}: this broker lost its session, another may lead it")
 
     def submit(self, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """Runs one operation. Returns its reply, or a future of it if the reply must wait for a commit. The caller
@@ -156,7 +158,7 @@ class HostedShard(Generic[S]):
         `asks_first=False` is for operations that seldom write and change nothing before: a heartbeat counts also while
         the log rejects writes.
         """
-        if self.phase is not Phase.ACTIVE:
+        if self.phase is not Phase.ACTIVE or not self._log.is_led:
             self.require_active()
         refusal = self._log.refusal() if asks_first else None
         if refusal is not None:
@@ -211,6 +213,10 @@ class HostedShard(Generic[S]):
 
     def _fire(self, timer: Timer) -> None:
         if self.phase is not Phase.ACTIVE or timer.fire is None:
+            return
+        if not self._log.is_led:
+            # Members could not reach this coordinator without the lease. When it returns, they get their time again.
+            self._timers.apply(Timer(timer.key, max(timer.delay_ms, timer.retry_ms), timer.fire, timer.retry_ms))
             return
         try:
             is_written = self._accept(timer.fire(self._clock()))

@@ -161,8 +161,7 @@ class LedSharePartitions:
             if known:
                 raise NotLeader(f"{name}-{key.partition} is led by another broker")
             raise UnknownPartition(f"{name} has no partition {key.partition}")
-        if partition.isr is None:
-            raise NotLeader(f"{name}-{key.partition} is led by another broker")
+        partition.check_leads()
         return partition
 
     def loaded(self, key: ShareKey) -> LedSharePartition | None:

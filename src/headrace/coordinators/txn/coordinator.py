@@ -199,14 +199,8 @@ class TransactionCoordinator:
         return found
 
     async def transactions(self, wanted: ListFilter) -> list[Transaction]:
-        """The transactions of every shard led here. Raises COORDINATOR_LOAD_IN_PROGRESS while one is being loaded."""
-        if self.runtime.loading:
-            raise Refused(ErrorCode.coordinator_load_in_progress, "transactions are being loaded: try again")
-        found: list[Transaction] = []
-        for _, hosted in list(self.runtime.active_shards()):
-            here = hosted.read(lambda shard, now: list(wanted.matching(shard.transactions.values(), now)))
-            found.extend([*await settled(here)])
-        return found
+        """The transactions of every shard led here. Raises the faults of `CoordinatorRuntime.read_all`."""
+        return await self.runtime.read_all(lambda shard, now: list(wanted.matching(shard.transactions.values(), now)))
 
     def close(self) -> None:
         self.runtime.close()

@@ -45,10 +45,19 @@ class InternalTopics(Protocol):
         """Creates the topic if it is missing. True when it exists."""
 
 
+class OwnLease(Protocol):
+    """This broker, and whether it may act as a coordinator."""
+
+    @property
+    def broker_id(self) -> int: ...
+    def lease_held(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class FindCoordinator(Handler):
     view: ClusterView
     internal_topics: InternalTopics
+    own: OwnLease
 
     api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
     versions: ClassVar[range] = range(7)
@@ -99,6 +108,9 @@ class FindCoordinator(Handler):
         if endpoint is None:
             return _answer(key, ErrorCode.coordinator_not_available, "its partition has no leader: ask again")
         node_id, host, port = endpoint
+        if node_id == self.own.broker_id and not self.own.lease_held():
+            # Its image may be old: another broker can be the coordinator by now, and knows that.
+            return _answer(key, ErrorCode.coordinator_not_available, "this broker lost its session: ask another broker")
         # Kafka's messages for success, in the two forms of the answer.
         words = "NONE" if context.version < _BATCHED_FROM else ""
         return _answer(key, ErrorCode.none, words, node_id, host, port)

@@ -6,8 +6,8 @@ The first round that has a tombstone in its map, or reads a transaction marker w
 round after the horizon removes it if every assigned replica has passed it: a replica that never got the tombstone would
 keep the key.
 
-A round copies all batches from the end of its map on unchanged, also in the middle of a segment. A tombstone that is not
-in the map has not removed the older values of its key, so without it they would come back.
+A round copies all batches from the end of its map on unchanged, also in the middle of a segment. A tombstone that is
+not in the map has not removed the older values of its key, so without it they would come back.
 
 The batches of a read are decoded together with numpy. No Python object is made for a record. Batches that keep all
 their records are copied as bytes.

@@ -32,7 +32,10 @@ class OneLedPartition:
     """A partition of 7 records, led here since epoch 1, and the image that knows its topic."""
 
     topic_names: ClassVar = {KEY.topic_id: "t"}
-    isr, leader_epoch, log_start_offset, high_watermark = (), 1, 0, 7
+    leader_epoch, log_start_offset, high_watermark = 1, 0, 7
+
+    def check_leads(self) -> None:
+        """It does."""
 
     @property
     def current(self) -> OneLedPartition:

@@ -341,7 +341,7 @@ def test_records_deleted_before_the_crash_stay_deleted(original: Original) -> No
 
 @pytest.mark.parametrize("deleted_to", [1, 2])
 def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(tmp_path: Path, deleted_to: int) -> None:
-    """Its next batch is accepted, and a repeated one is found. The records were in the first segment and in the next."""
+    """Its next batch is accepted, and a repeated one is found. Records were deleted with a segment, and inside one."""
     log = open_at(tmp_path / "orders-0")
     append(log, a_batch(producer=(7, 0, 0)))
     log.roll()
