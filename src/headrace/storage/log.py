@@ -183,7 +183,7 @@ class Log:
             segment.append(batch.buffer, first_offset, last_offset, timestamp_ms)
             self._next_offset = last_offset + 1
             if batch.producer_id >= 0:
-                self._note_producer(batch)
+                self._note_producer(batch, now_ms)
         except OSError as error:
             raise self._disk.fault(error) from error
         return Appended(first_offset, last_offset, now_ms if self.keeps_append_time else -1, self._log_start_offset)
@@ -227,14 +227,14 @@ class Log:
         self._next_offset = batches[-1].next_offset
         for batch in batches:
             if batch.producer_id >= 0:
-                self._note_producer(batch)
+                self._note_producer(batch, None)
 
-    def _note_producer(self, batch: BatchView) -> None:
+    def _note_producer(self, batch: BatchView, now_ms: int | None) -> None:
         try:
             if not batch.is_control:
-                self.producers.appended(batch)
+                self.producers.appended(batch, now_ms)
                 return
-            completed = self.producers.replay(batch)
+            completed = self.producers.replay(batch, now_ms)
             if completed is not None and completed.aborted:
                 self.segments.active.txn_index.append(self.producers.aborted(completed))
         except OSError:

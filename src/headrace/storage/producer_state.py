@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -37,13 +38,13 @@ class ProducerState(Producers):
         self.directory = directory
         self.snapshot_offset = -1
 
-    def replay(self, batch: BatchView) -> CompletedTransaction | None:
+    def replay(self, batch: BatchView, now_ms: int | None = None) -> CompletedTransaction | None:
         """Updates the state from a batch in the log without checks, for followers and recovery. Raises CorruptBatch if
         a control record cannot be read."""
         if batch.producer_id < 0:
             return None
         if not batch.is_control:
-            self.appended(batch)
+            self.appended(batch, now_ms)
             return None
         control = control_of(batch)
         if control is None:
@@ -51,9 +52,8 @@ class ProducerState(Producers):
             return None
         if not control.ends_transaction:
             return None
-        return self.marker_appended(
-            batch, commit=control.type is ControlType.COMMIT, coordinator_epoch=control.coordinator_epoch
-        )
+        commit, epoch = control.type is ControlType.COMMIT, control.coordinator_epoch
+        return self.marker_appended(batch, commit=commit, coordinator_epoch=epoch, now_ms=now_ms)
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
         """The index entry of an aborted transaction."""
@@ -104,6 +104,14 @@ class ProducerState(Producers):
         for at, segment in enumerate(segments):
             if at + 1 == len(segments) or segments[at + 1].base_offset > offset:
                 self.replay_segment(segment, offset)
+
+    def note_written(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Sets since when the producers of a log that was opened may be idle. No file says it: the last batch of a
+        producer is at least as old as the last write to its segment."""
+        bases = [segment.base_offset for segment in segments]
+        for entry in self.entries.values():
+            at = bisect_right(bases, entry.batches[-1].last_offset) - 1 if entry.batches else -1
+            entry.written_ms = max(entry.last_timestamp_ms, min(segments[at].created_ms, now_ms))
 
     def replay_segment(self, segment: Segment, offset: int) -> None:
         """Updates the state from the batches of `segment` from `offset` on."""

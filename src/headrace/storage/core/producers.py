@@ -49,6 +49,8 @@ class Producer:
     coordinator_epoch: int = -1
     last_timestamp_ms: int = -1
     txn_first_offset: int | None = None
+    # When this broker wrote the last batch. None on a replica: the next check for idle producers takes its own time.
+    written_ms: int | None = None
     batches: deque[RecentBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED_BATCHES))
 
     @property
@@ -182,7 +184,7 @@ class Producers:
 
     # After an append
 
-    def appended(self, batch: BatchView) -> None:
+    def appended(self, batch: BatchView, now_ms: int | None = None) -> None:
         """Records that a data batch with a producer id was appended."""
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
@@ -197,17 +199,20 @@ class Producers:
                 RecentBatch(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms)
             )
         entry.last_timestamp_ms = batch.max_timestamp_ms
+        entry.written_ms = now_ms
         if batch.is_transactional:
             self.verifications.pop(producer_id, None)
             if entry.txn_first_offset is None:
                 entry.txn_first_offset = batch.base_offset
                 self.ongoing[batch.base_offset] = producer_id
 
-    def marker_appended(self, batch: BatchView, *, commit: bool, coordinator_epoch: int) -> CompletedTransaction | None:
+    def marker_appended(
+        self, batch: BatchView, *, commit: bool, coordinator_epoch: int, now_ms: int | None = None
+    ) -> CompletedTransaction | None:
         """The transaction that the marker ended, or None if it had no records in this partition."""
         producer_id = batch.producer_id
         entry = self._marked(batch)
-        entry.coordinator_epoch = coordinator_epoch
+        entry.coordinator_epoch, entry.written_ms = coordinator_epoch, now_ms
         first_offset, entry.txn_first_offset = entry.txn_first_offset, None
         known = self.verifications.get(producer_id)
         # Transactions of version 2 end with a higher epoch, so a verification with the same epoch belongs to the next.
@@ -259,12 +264,16 @@ class Producers:
         self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= log_start_offset]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Removes producers that were idle for `expiration_ms` and have no open transaction. Returns their number."""
-        gone = [
-            producer_id
-            for producer_id, entry in self.entries.items()
-            if entry.txn_first_offset is None and now_ms - entry.last_timestamp_ms >= expiration_ms
-        ]
+        """Removes producers that were idle for `expiration_ms` and have no open transaction. Returns their number.
+
+        The time of the write counts and not that of the records: a producer may copy records of last year.
+        """
+        gone = []
+        for producer_id, entry in self.entries.items():
+            if entry.written_ms is None:
+                entry.written_ms = now_ms
+            elif entry.txn_first_offset is None and now_ms - entry.written_ms >= expiration_ms:
+                gone.append(producer_id)
         for producer_id in gone:
             del self.entries[producer_id]
         stale = [pid for pid, known in self.verifications.items() if now_ms - known.created_ms >= expiration_ms]

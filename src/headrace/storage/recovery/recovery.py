@@ -98,6 +98,7 @@ def open_log(
         _reconcile_epochs(leader_epochs, segments, log_start, end, rebuild=rebuild)
         if suspect is None:
             producers.rebuild(segments, end)
+        producers.note_written(segments, now_ms)
         producers.drop_snapshots(keep={segment.base_offset for segment in segments})
     recovered_to = end if suspect is None else min(marks.recovery_point, end)
     contents = LogContents(

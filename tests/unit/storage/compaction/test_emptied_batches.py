@@ -151,7 +151,7 @@ def test_a_replica_takes_no_batch_whose_control_record_it_cannot_read(tmp_path: 
 def test_a_bug_behind_the_write_takes_the_log_offline_until_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(self: Producers, batch: BatchView) -> None:
+    def broken(self: Producers, batch: BatchView, now_ms: int) -> None:
         raise IndexError("list index out of range")
 
     dirs = open_dirs(tmp_path / "a")

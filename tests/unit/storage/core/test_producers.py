@@ -17,6 +17,7 @@ class Partition:
     def __init__(self) -> None:
         self.producers = Producers()
         self.end = 0
+        self.now_ms: int | None = NOW_MS  # None: a replica, which is not told the time
 
     def send(self, sequence: int, count: int = 1, *, epoch: int = 0, pid: int = 1, txn: bool = False) -> int:
         batch = BatchView(memoryview(a_batch(count, producer=(pid, epoch, sequence), transactional=txn)))
@@ -24,7 +25,7 @@ class Partition:
         if duplicate is not None:
             return duplicate.first_offset
         batch.patch_place(self.end, 0)
-        self.producers.appended(batch)
+        self.producers.appended(batch, self.now_ms)
         self.end += count
         return batch.base_offset
 
@@ -169,6 +170,24 @@ def test_idle_producers_expire_unless_they_have_an_open_transaction(partition: P
     assert partition.producers.expire(NOW_MS + 999, 1000) == 0
     assert partition.producers.expire(NOW_MS + 1000, 1000) == 1
     assert list(partition.producers.entries) == [2]
+
+
+def test_a_producer_of_old_records_expires_after_its_last_write(partition: Partition) -> None:
+    """Copies of old records are not old writes: a retry must still be found."""
+    later_ms = NOW_MS + 86_400_000
+    partition.now_ms = later_ms
+    partition.send(0)
+    assert partition.producers.expire(later_ms + 999, 1000) == 0 and partition.send(0) == 0
+    assert partition.producers.expire(later_ms + 1000, 1000) == 1
+
+
+def test_a_replica_counts_the_idle_time_from_its_next_check(partition: Partition) -> None:
+    later_ms = NOW_MS + 86_400_000
+    partition.now_ms = None
+    partition.send(0)
+    assert partition.producers.expire(later_ms, 1000) == 0
+    partition.send(1)
+    assert [partition.producers.expire(later_ms + more, 1000) for more in (1000, 1999, 2000)] == [0, 0, 1]
 
 
 def test_transaction_is_verified_once_with_its_own_guard(partition: Partition) -> None:

@@ -29,6 +29,7 @@ from tests.support.effort import is_long, rounds
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_batches
 
 LAST_BYTES = 64 * 1024
+DAY_MS = 86_400_000
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +359,23 @@ def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(tmp_path: 
     assert known == {7: 0, 8: 0}
     assert append(again, a_batch(producer=(7, 0, 0))) == (0, 0), "it is stored once"
     assert append(again, a_batch(producer=(7, 0, 1))) == (3, 3)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_start_keeps_a_producer_of_old_records_for_its_whole_time(tmp_path: Path, clean: bool) -> None:
+    """Kafka's snapshots have no time of the write; the file of its last batch was written later."""
+    log = open_at(tmp_path / "orders-0")
+    append(log, a_batch(timestamps=[NOW_MS - 2 * DAY_MS], producer=(7, 0, 0)))
+    log.roll()
+    append(log, a_batch())
+    log.flush()
+    log.close(clean=clean)
+    for path, days in (("0", 1), ("1", 0)):
+        written_s = NOW_MS / 1000 - days * 86_400
+        os.utime(tmp_path / "orders-0" / f"{path:0>20}.log", (written_s, written_s))
+    again = open_at(tmp_path / "orders-0", clean=clean)
+    assert again.producers.entries[7].last_timestamp_ms == NOW_MS - 2 * DAY_MS
+    assert [again.producers.expire(NOW_MS + more, DAY_MS) for more in (-1, 0)] == [0, 1]
 
 
 def test_a_start_without_the_newest_snapshot_also_reads_deleted_records_that_are_still_there(tmp_path: Path) -> None:
