@@ -122,7 +122,9 @@ class LedSharePartitions:
         self._settings = settings
         self._catch_up = catch_up
         self._dead_letters = dead_letters
-        self._clock = clock.wall_ms
+        self._wall_ms = clock.wall_ms
+        # Locks count on the monotonic clock: if the wall clock is set back, they must not last longer.
+        self._monotonic_ms = clock.monotonic_ms
         self._share_partitions: dict[ShareKey, LedSharePartition] = {}
         self._loading: dict[ShareKey, asyncio.Task[LedSharePartition]] = {}
 
@@ -210,7 +212,7 @@ class LedSharePartitions:
         async def write(standing: ShareProgress, batches: Sequence[StateBatch]) -> None:
             await self._write(share_partition, standing, batches)
 
-        outbox = Outbox(f"{key.group_id}:{key.topic_id}:{key.partition}", core, write, self._clock)
+        outbox = Outbox(f"{key.group_id}:{key.topic_id}:{key.partition}", core, write, self._monotonic_ms)
         share_partition = LedSharePartition(key, leader_epoch, core, partition, settings.isolation, waiting, outbox)
         self._share_partitions[key] = share_partition
         return share_partition
@@ -221,7 +223,7 @@ class LedSharePartitions:
             return int(partition.log_start_offset)
         if where is not StartingPoint.LATEST:
             # Includes records of open transactions: they are newer than the time too.
-            found = partition.offset_for(self._clock() - int(where), READ_UNCOMMITTED, -1)
+            found = partition.offset_for(self._wall_ms() - int(where), READ_UNCOMMITTED, -1)
             if found is not None and found[0] >= 0:
                 return int(found[0])
         return int(partition.high_watermark)
@@ -272,7 +274,7 @@ class LedSharePartitions:
                     changes = share_partition.core.archive(*batch)
                     share_partition.outbox.put(changes)
                     archived |= bool(changes.batches)
-            acquired = share_partition.core.acquire(wish, offset, read, self._clock())
+            acquired = share_partition.core.acquire(wish, offset, read, self._monotonic_ms())
             if acquired:
                 self._watch_locks(share_partition)
                 return AcquiredBatches(spanning(data, acquired), acquired)
@@ -316,7 +318,7 @@ class LedSharePartitions:
                 ErrorCode.invalid_record_state,
                 "no record of this partition is acquired: its share partition was unloaded",
             )
-        changes = share_partition.core.acknowledge(member, acknowledgements, self._clock())
+        changes = share_partition.core.acknowledge(member, acknowledgements, self._monotonic_ms())
         self._watch_locks(share_partition)
         await self._put(share_partition, changes)
 
@@ -380,7 +382,7 @@ class LedSharePartitions:
             share_partition.timer = None
         expiry_ms = share_partition.core.next_expiry_ms
         if expiry_ms is not None and self._share_partitions.get(share_partition.key) is share_partition:
-            delay = max(expiry_ms - self._clock(), 0) / 1000
+            delay = max(expiry_ms - self._monotonic_ms(), 0) / 1000
             share_partition.timer = asyncio.get_running_loop().call_later(delay, self._locks_are_over, share_partition)
 
     def _locks_are_over(self, share_partition: LedSharePartition) -> None:
@@ -391,7 +393,7 @@ class LedSharePartitions:
         except Fault:
             self._drop(share_partition.key)  # its topic is deleted, or another broker leads and writes its state
             return
-        self._put(share_partition, share_partition.core.expire(self._clock()))
+        self._put(share_partition, share_partition.core.expire(self._monotonic_ms()))
         self._watch_locks(share_partition)
         share_partition.waiting.wake_all()
 

@@ -22,9 +22,10 @@ Members = Mapping[str, ConsumerMember]
 
 def may_assign(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Whether the interval allows a new target (KIP-1263): when many members join or leave together, one target for all
-    of them is better than one for each. The first target (`assigned_at_ms` is 0) does not wait.
+    of them is better than one for each. The first target (`assigned_at_ms` is 0) does not wait, nor one after a target
+    of the future: the clock was set back, or the former coordinator's clock was ahead.
     """
-    return assigned_at_ms == 0 or interval_ms == 0 or now_ms >= assigned_at_ms + interval_ms
+    return assigned_at_ms == 0 or not 0 <= now_ms - assigned_at_ms < interval_ms
 
 
 def resolve_regexes(

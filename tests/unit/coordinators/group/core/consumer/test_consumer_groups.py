@@ -72,6 +72,13 @@ def test_a_new_target_is_computed_only_after_the_interval() -> None:
     assert group(driver).assignment_epoch == 3
 
 
+def test_a_target_does_not_wait_for_a_clock_that_was_set_back() -> None:
+    driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=1_000))
+    driver.beat("a", 0)
+    driver.now_ms -= 3_600_000
+    assert driver.beat("b", 0).epoch == 3
+
+
 def test_a_group_may_have_an_interval_of_its_own() -> None:
     driver = GroupDriver(GroupSettings(consumer_assignment_interval_ms=60_000))
     driver.shard.follow(replace(driver.image, configs={("group", "g"): {"consumer.assignment.interval.ms": "0"}}))
