@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 from headrace.cluster.core.delta import deleted_topics
 from headrace.cluster.core.image import ClusterImage
@@ -20,6 +21,7 @@ from headrace.coordinators.share.core.share_state import ShareStateShard
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import SHARE_GROUP_STATE_TOPIC, uuid_to_text
+from headrace.replication.partition import Partition
 
 _log = logging.getLogger(__name__)
 
@@ -73,16 +75,31 @@ class ShareStateCoordinator:
 
     def _prune(self) -> None:
         self._pruning = asyncio.get_running_loop().call_later(self._prune_seconds, self._prune)
-        for index, hosted in self.runtime.active_shards():
+        for index, hosted in list(self.runtime.active_shards()):
             partition = self._partitions.get(SHARE_GROUP_STATE_TOPIC, index)
             if partition is None:
                 continue
-            needed = min(hosted.shard.first_needed_offset(partition.high_watermark), partition.high_watermark)
-            if needed > partition.log_start_offset:
-                try:
-                    partition.delete_records_before(needed)
-                except Fault as fault:
-                    _log.warning("%s: its old records stay for now: %s", hosted.name, fault.message)
+            try:
+                needed = hosted.read(partial(_first_needed_offset, partition.log_end_offset))
+            except Fault:
+                continue  # this broker has lost its lease
+            # Only when the state is committed: if a new snapshot were lost, the next leader would need the old one.
+            if isinstance(needed, asyncio.Future):
+                needed.add_done_callback(partial(self._delete_when_committed, partition))
+            else:
+                self._delete_before(partition, needed)
+
+    def _delete_when_committed(self, partition: Partition, needed: asyncio.Future[int]) -> None:
+        if not needed.cancelled() and needed.exception() is None:
+            self._delete_before(partition, needed.result())
+
+    @staticmethod
+    def _delete_before(partition: Partition, needed: int) -> None:
+        if needed > partition.log_start_offset:
+            try:
+                partition.delete_records_before(needed)
+            except Fault as fault:
+                _log.warning("old records of %s-%d stay for now: %s", partition.topic, partition.index, fault.message)
 
     # What leaders and the group coordinator ask
 
@@ -121,3 +138,7 @@ class ShareStateCoordinator:
             self.runtime.read(coordinator_key(key), lambda shard, now_ms: shard.summary(key))
         )
         return found
+
+
+def _first_needed_offset(end_offset: int, shard: ShareStateShard, now_ms: int) -> int:
+    return shard.first_needed_offset(end_offset)
