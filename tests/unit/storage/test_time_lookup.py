@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
-from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all
+from tests.support.compacted_logs import COMPACT, clean
+from tests.support.logs import NOW_MS, a_batch, append, open_at, read_all, read_batches
 
 times = st.lists(st.lists(st.integers(NOW_MS - 60, NOW_MS + 60), min_size=1, max_size=5), min_size=1, max_size=60)
 
@@ -61,6 +63,24 @@ def test_lookup_by_time_returns_the_epoch_of_the_record(tmp_path: Path) -> None:
     found, newest = log.offset_for_timestamp(NOW_MS + 1), log.offset_of_max_timestamp()
     assert found is not None and newest is not None
     assert found.leader_epoch == newest.leader_epoch == 8
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_newest_record_is_found_if_compaction_emptied_the_newest_batch(tmp_path: Path, segments: int) -> None:
+    """The batch stays because it is the last one of its producer, but its record is gone."""
+    log = open_at(tmp_path, replace(COMPACT, segment_bytes=400 if segments == 1 else 250))
+    for key, after_ms, producer in [(b"a", 5, None), (b"b", 9, (7, 0, 0)), (b"c", 5, None), (b"b", 1, None)]:
+        append(log, a_batch(1, key=key, timestamps=[NOW_MS + after_ms], producer=producer))
+        if segments == 2 and key == b"a":
+            log.roll()
+    log.advance_high_watermark(log.log_end_offset)
+    log.roll()
+    clean(log)
+    assert [batch.record_count for batch in read_batches(log)] == [1, 0, 1, 1]
+    assert len(log.segments.all) == segments + 1
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None and (newest.offset, newest.timestamp_ms) == (0, NOW_MS + 5) == brute_newest(log)
+    assert log.offset_for_timestamp(NOW_MS + 6) is None
 
 
 def test_lookup_by_time_in_an_empty_log_finds_nothing(tmp_path: Path) -> None:

@@ -71,10 +71,15 @@ def newest(segments: Sequence[Segment], log_start_offset: int) -> TimestampOffse
     for segment in sorted(alive, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
         if best is not None and segment.max_timestamp_ms < best.timestamp_ms:
             break
-        found = _newest_in(segment, log_start_offset)
-        if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
-            best = found
+        best = _newer(best, _newest_in(segment, log_start_offset))
     return best
+
+
+def _newer(one: TimestampOffset | None, other: TimestampOffset | None) -> TimestampOffset | None:
+    """The one with the higher timestamp, or with the lower offset if both have the same."""
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda found: (-found.timestamp_ms, found.offset))
 
 
 def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | None:
@@ -83,15 +88,18 @@ def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | Non
         position = segment.position_of(segment.offset_of_max_timestamp)
         place = None if position is None else next(segment.places(position), None)
         if place is not None and place.base_offset >= log_start_offset:
-            return _only_record(segment, place) or _newest_of(segment.batch_at(place), log_start_offset)
-    # The indexed batch is wholly or partly below the log start, so walk the rest of the segment.
-    best: TimestampOffset | None = None
+            newest_record = _only_record(segment, place) or _newest_of(segment.batch_at(place), log_start_offset)
+            if newest_record is not None:
+                return newest_record
+    # The indexed batch is wholly or partly below the log start, or compaction emptied it: tries the batches from the
+    # highest timestamp down.
     position = segment.position_of(log_start_offset)
-    for place in segment.places(position) if position is not None else ():
-        if best is None or place.max_timestamp_ms > best.timestamp_ms:
-            found = _newest_of(segment.batch_at(place), log_start_offset)
-            if found is not None and (best is None or found.timestamp_ms > best.timestamp_ms):
-                best = found
+    places = list(segment.places(position)) if position is not None else []
+    best: TimestampOffset | None = None
+    for place in sorted(places, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
+        if best is not None and place.max_timestamp_ms < best.timestamp_ms:
+            break
+        best = _newer(best, _newest_of(segment.batch_at(place), log_start_offset))
     return best
 
 
