@@ -1,4 +1,9 @@
-"""Requests to other brokers of the cluster, one connection to each, opened on first use."""
+"""Requests to other brokers of the cluster: for each API one connection to each of them, opened on first use.
+
+A broker answers in request order, and some answers wait for the replicas of a slow partition: those to WriteTxnMarkers,
+Produce and WriteShareGroupState. On a shared connection they would delay the answers about all other partitions, and a
+producer would wait for the verification of its transaction.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +28,31 @@ class BrokerPeers:
         self._view = view
         self._listener = listener
         self._security = security
-        self._connections: dict[int, Connection] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        # By the id of the broker and the API key.
+        self._connections: dict[tuple[int, int], Connection] = {}
+        self._opening: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def request(self, broker_id: int, api_key: int, body: Body, *, version: int | None = None) -> Entity:
         """The answer as kio's entity. Raises a Fault when the broker cannot be reached or gives no answer in time."""
-        connection = await self._connection(broker_id)
+        connection = await self._connection(broker_id, api_key)
         return await connection.request(api_key, body, version=version, timeout=_TIMEOUT_S)
 
-    async def _connection(self, broker_id: int) -> Connection:
+    async def _connection(self, broker_id: int, api_key: int) -> Connection:
         from headrace.client.connection import Connection
 
-        async with self._opening.setdefault(broker_id, asyncio.Lock()):
+        key = (broker_id, api_key)
+        async with self._opening.setdefault(key, asyncio.Lock()):
             broker = self._view.current.brokers.get(broker_id)
             endpoint = broker.endpoint(self._listener) if broker is not None else None
             if endpoint is None:
                 raise Refused(ErrorCode.broker_not_available, f"broker {broker_id} is not there")
-            known = self._connections.get(broker_id)
+            known = self._connections.get(key)
             if known is not None:
                 if not known.closed and (known.host, known.port) == (endpoint.host, endpoint.port):
                     return known
                 await known.close()
             opened = await Connection.open(endpoint.host, endpoint.port, timeout=_TIMEOUT_S, security=self._security)
-            self._connections[broker_id] = opened
+            self._connections[key] = opened
             return opened
 
     async def close(self) -> None:
