@@ -362,6 +362,28 @@ def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(tmp_path: 
 
 
 @pytest.mark.parametrize("clean", [True, False])
+def test_a_snapshot_from_before_the_first_segment_is_not_used(tmp_path: Path, clean: bool) -> None:
+    """The batches between it and the segment are deleted, so its sequence numbers may be old."""
+    log = open_at(tmp_path / "orders-0")
+    for sequence in range(2):
+        append(log, a_batch(producer=(7, 0, sequence)))
+        log.roll()
+    append(log, a_batch())
+    log.advance_high_watermark(3)
+    first = tmp_path / "orders-0" / f"{1:020d}.snapshot"
+    kept = first.read_bytes()
+    log.advance_log_start(2)
+    log.delete_old_segments(NOW_MS)
+    log.flush()
+    log.close(clean=clean)
+    for snapshot in (tmp_path / "orders-0").glob("*.snapshot"):
+        snapshot.unlink()
+    first.write_bytes(kept)  # it knows sequence 0, and the producer goes on with 2
+    again = open_at(tmp_path / "orders-0", clean=clean, marks=PartitionCheckpoints(log_start_offset=2))
+    assert append(again, a_batch(producer=(7, 0, 2))) == (3, 3)
+
+
+@pytest.mark.parametrize("clean", [True, False])
 def test_a_start_keeps_a_producer_of_old_records_for_its_whole_time(tmp_path: Path, clean: bool) -> None:
     """Kafka's snapshots have no time of the write; the file of its last batch was written later."""
     log = open_at(tmp_path / "orders-0")
