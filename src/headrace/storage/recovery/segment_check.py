@@ -98,6 +98,8 @@ class SegmentCheck:
                     return
                 self._remove(everything[at:])
                 break
+            if at > first:
+                self._save_producers(segment.base_offset)
             good_bytes, expected, reason, offset = self._check(segment)
             if reason is not None:
                 later = everything[at + 1 :]
@@ -113,10 +115,14 @@ class SegmentCheck:
             if reason is not None:
                 break
         self._cuts.finish(expected)
-        # The snapshot saves the next start from reading these segments again. If the disk is full, the next start
-        # reads them.
+        self._producers.remove_snapshots(each for each in self._producers.snapshot_offsets() if each > expected)
+        self._save_producers(expected)
+
+    def _save_producers(self, offset: int) -> None:
+        """The snapshot saves the next start from reading these segments again, and knows their producers when retention
+        has deleted them. If the disk is full, the next start reads them."""
         with tolerated_no_space():
-            self._producers.take_snapshot(expected)
+            self._producers.take_snapshot(offset)
 
     def _begin_at(self, first: int, base: int) -> None:
         self.segments = self.segments[:first]

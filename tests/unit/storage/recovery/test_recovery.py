@@ -361,6 +361,22 @@ def test_a_producer_whose_records_were_deleted_is_known_after_a_crash(tmp_path: 
     assert append(again, a_batch(producer=(7, 0, 1))) == (3, 3)
 
 
+def test_a_second_crash_keeps_the_producers_of_segments_deleted_since_the_first(tmp_path: Path) -> None:
+    log = open_at(tmp_path / "orders-0")
+    append(log, a_batch(producer=(7, 0, 0)))
+    log.roll()
+    append(log, a_batch())
+    log.close(clean=False)
+    log = open_at(tmp_path / "orders-0")  # it checks both segments
+    append(log, a_batch())
+    log.advance_high_watermark(3)
+    log.advance_log_start(1)
+    assert log.delete_old_segments(NOW_MS).count == 1
+    log.close(clean=False)
+    again = open_at(tmp_path / "orders-0", marks=PartitionCheckpoints(log_start_offset=1))
+    assert append(again, a_batch(producer=(7, 0, 0))) == (0, 0), "it is stored once"
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_snapshot_from_before_the_first_segment_is_not_used(tmp_path: Path, clean: bool) -> None:
     """The batches between it and the segment are deleted, so its sequence numbers may be old."""
