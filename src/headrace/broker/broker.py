@@ -300,8 +300,8 @@ class Broker:
         at_start = self._lost_logs.losses()
         failed = frozenset(
             (found.topic_id, found.partition)
-            for found in self.log_dirs.logs()
-            if found.offline_reason is not None and found.topic_id is not None
+            for found in self.log_dirs.logs_on_failed_disks()
+            if found.topic_id is not None
         )
         return ReplicaLosses(at_start.missing | failed, at_start.incomplete, bool(self.log_dirs.offline)) or NO_LOSSES
 

@@ -375,6 +375,11 @@ class LogDirs:
         """The logs in a directory, with the future logs."""
         return self._logs.in_directory(directory) + self.futures.logs_in(directory)
 
+    def logs_on_failed_disks(self) -> list[Log]:
+        """The replicas that this broker cannot serve. A log that is offline alone has its records, and so has the
+        replica whose copy was to move to the failed disk."""
+        return [log for directory in self.offline for log in self._logs.in_directory(directory)]
+
     def directory_of(self, log: Log) -> LogDir:
         return self._logs.home(log.name)
 

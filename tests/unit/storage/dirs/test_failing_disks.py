@@ -56,6 +56,28 @@ def test_a_disk_error_takes_one_directory_offline_and_no_other(
     assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists() and (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_failed_disk_loses_its_own_replicas_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    first, second = dirs.directories
+    logs = [dirs.create("orders", index) for index in range(6)]
+    on_first = [log for log in logs if dirs.directory_of(log) is first]
+    moving, with_bug, healthy = [log for log in logs if dirs.directory_of(log) is second]
+    copy = dirs.begin_move(moving.name, first).log
+
+    def appended(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(with_bug.producers, "appended", appended)
+    with pytest.raises(ZeroDivisionError):
+        append(with_bug, a_batch(producer=(5, 0, 0)))
+    assert with_bug.offline_reason is not None, "the log is offline alone"
+    assert dirs.logs_on_failed_disks() == []
+    dirs.take_offline(first, "its disk failed")
+    assert dirs.logs_on_failed_disks() == on_first and copy.offline_reason is not None
+    assert moving.offline_reason is None and healthy.offline_reason is None
+    dirs.close()
+
+
 @pytest.mark.parametrize("closing", [False, True])
 def test_a_checkpoint_that_fails_takes_its_directory_offline_with_its_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closing: bool
