@@ -189,6 +189,7 @@ class Broker:
         self._loss_reports = reports = LossReports(self.parts.gateway, self._losses)
         lost_logs.when_fewer(reports.tell_later)
         member.membership.on_registered(lambda _: reports.registered(member.membership.registered_losses))
+        view.subscribe(reports.follow)
         self.metrics = BrokerMetrics(
             self.parts, self.connections, self.log_dirs, view, member, self.certificates, clock
         )
@@ -196,6 +197,8 @@ class Broker:
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to, clock)
         await member.start(image)
         self._opened.append("member")
+        if self.log_dirs.offline:
+            self._report_lost()  # a disk may have failed since the registration
         await self.metrics.start(config.metrics_listen)
         self.connections.start()
         self._housekeeping.start()
@@ -371,11 +374,11 @@ class Broker:
         if self.metrics is not None:
             await self.metrics.stop()
             self.metrics = None
-        epoch = self._member.membership.last_epoch if self._member is not None else None
+        epoch = None
         if "logs" in opened:
             # After an unclean start that no controller has processed, the mark must not say "clean", and the
             # checkpoints must still name the records that are missing.
-            if self._member is not None and epoch is not None:
+            if self._member is not None and self._member.membership.last_epoch is not None:
                 clean &= self._member.membership.is_clean
             else:
                 clean &= self._is_clean() and not self._lost_logs.losses()
@@ -389,6 +392,7 @@ class Broker:
             await self.parts.close()
         if self._member is not None:
             await self._member.close()
+            epoch = self._member.membership.last_epoch  # the broker may have registered again while it stopped
             self._member = None
         if "logs" in opened:
             await asyncio.to_thread(self.log_dirs.close, clean=clean, broker_epoch=epoch)

@@ -1,9 +1,9 @@
 """Reports what this broker lacks to the controller, until it confirms, so that other replicas lead.
 
 A registration names all losses, so the controller knows them before it elects. A report follows when they change: a
-disk fails, or a replica has its records again. A controller of an earlier release ignores the losses of a registration
-and understands the report, so there is one after each registration, too. Owned by the event loop: one task while there
-is something to report.
+disk fails, or a replica has its records again. A controller of an earlier release ignores the losses of a registration,
+does not store those of a report, and understands only the report. So there is one after each registration, too, and one
+for each new controller. Owned by the event loop: one task while there is something to report.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.kernel.errors import Fault
 
@@ -41,6 +42,10 @@ class LossReports:
         self._told = None if losses else NO_LOSSES
         self.tell()
 
+    def follow(self, old: ClusterImage, new: ClusterImage) -> None:
+        if old.controller_epoch != new.controller_epoch:
+            self.registered(self._losses())
+
     def tell(self) -> None:
         """The losses may have changed."""
         if self._task is None and self._losses() != self._told:
@@ -56,14 +61,16 @@ class LossReports:
         self.tell()
 
     async def _tell(self) -> None:
-        while (losses := self._losses()) != self._told:
-            try:
-                await self._gateway.report_losses(losses)
-                self._told = losses
-            except Fault as fault:
-                log.error("the report of replicas that lack records did not reach the controller: %s", fault.message)
-                await asyncio.sleep(_PAUSE_S)
-        self._task = None
+        try:
+            while (losses := self._losses()) != self._told:
+                try:
+                    await self._gateway.report_losses(losses)
+                    self._told = losses
+                except Fault as fault:
+                    log.error("the controller was not told which replicas lack records: %s", fault.message)
+                    await asyncio.sleep(_PAUSE_S)
+        finally:
+            self._task = None
 
     async def close(self) -> None:
         if self._later is not None:

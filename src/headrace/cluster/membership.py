@@ -54,7 +54,8 @@ class Membership:
         """`broker.epoch` is ignored, because it is not known yet. `losses`: what the broker lacks at a registration."""
         self.broker_id = broker.id
         self.epoch = -1
-        # Also after the session of that registration has ended. None: not registered yet.
+        # Also after the session of that registration has ended. None: not registered yet. -1: not known, because a
+        # registration was begun and its answer has not arrived.
         self.last_epoch: int | None = None
         self._store = store
         self._broker = broker
@@ -129,6 +130,7 @@ class Membership:
         path = paths.broker_id(self.broker_id)
         deadline = time.monotonic() + min(self._store.session_timeout, 60.0) + _OLD_SESSION_MARGIN
         told = False
+        self.last_epoch = -1
         while True:
             session, losses = self._store.session_id, self._losses()
             try:

@@ -3,10 +3,11 @@
     a log is missing      and a log directory of the last start is missing or offline
                           or the checkpoint of a directory names the log
                           or the last registration says that it was missing then
+                          or this broker was unregistered while it held the log, and other replicas have its records
     a log is incomplete   it ends before the offset up to which it was on the disk (the recovery point)
                           or its directory is an old copy: an earlier registration of this broker closed it, and the
                              broker has not missed the log since
-                          or an earlier start marked it, and it has not been in sync since
+                          or an earlier start found that, and it has not been in sync since
 
 Otherwise a partition without a log is a new one. The broker registers its directories with their ids, and each
 directory names them all, so the next start knows which of them are missing. If this broker misses no log, it forgets
@@ -59,6 +60,7 @@ class _Comparison:
         self._image = image
         self._broker_id = broker_id
         self._before = NO_LOSSES if registered is None else registered.losses
+        self._is_unregistered = registered is None
         self._present = {
             uuid_to_text(one.identity.directory_id): str(one.path.absolute())
             for one in dirs.directories
@@ -75,11 +77,11 @@ class _Comparison:
         for key, name, info in self._assigned():
             log = self._own_log(key, name)
             if log is None:
-                reason = self._why_missing(key, name)
+                reason = self._why_missing(key, name, info)
                 if reason is not None:
                     missing.setdefault(reason, []).append((key, name))
                 continue
-            reason = None if log.offline_reason is not None else self._why_incomplete(key, name, log)
+            reason = None if log.offline_reason is not None else self._why_incomplete(key, name, log, info)
             if reason is not None and len(info.replicas) == 1:
                 alone.append(f"{name} lacks records: {reason}. It is the only replica, and serves the rest")
             elif reason is not None:
@@ -110,7 +112,7 @@ class _Comparison:
         log = self._dirs.log(name.topic, name.partition)
         return None if log is None or log.topic_id not in (None, key[0]) else log
 
-    def _why_missing(self, key: ReplicaKey, name: TopicPartition) -> str | None:
+    def _why_missing(self, key: ReplicaKey, name: TopicPartition, info: PartitionInfo) -> str | None:
         if self._dirs.offline:
             where = "; ".join(f"{one.path} is offline: {one.offline_reason}" for one in self._dirs.offline)
             return f"{where}. Repair it and start again. To continue without its logs, remove it from log.dirs"
@@ -124,6 +126,12 @@ class _Comparison:
             )
         if key in self._before.missing:
             return f"it was missing at an earlier start already. If its records are lost for good, {_ELECT}"
+        held_it = self._broker_id in (*info.isr, *info.eligible, *info.last_known_eligible)
+        if self._is_unregistered and held_it and len(info.replicas) > 1:
+            return (
+                f"broker {self._broker_id} held it and was unregistered. Start it with the disk of that time. If its "
+                f"records are lost for good, {_ELECT}"
+            )
         return None
 
     def _what_is_gone(self) -> str:
@@ -138,16 +146,16 @@ class _Comparison:
                 said.append(f"their log directory {path} is missing: mount its disk, or name it in log.dirs")
         return f"{'; '.join(said)}, and start again"
 
-    def _why_incomplete(self, key: ReplicaKey, name: TopicPartition, log: Log) -> str | None:
+    def _why_incomplete(self, key: ReplicaKey, name: TopicPartition, log: Log, info: PartitionInfo) -> str | None:
         home = self._dirs.directory_of(log)
+        # A replica that lacks records leaves both sets with the registration that says so.
+        was_in_sync = self._broker_id in (*info.isr, *info.eligible)
         if log.log_end_offset < home.recovery_point_at_start(name):
             return f"the checkpoint of {home.path} names later offsets, so files were removed, cut or replaced"
         if home in self._old_copies and key not in self._before.missing:
             return f"{home.path} is an old copy: the broker has run with a newer one since"
-        if incomplete_logs.is_marked(log.directory) or key in self._before.incomplete:
+        if incomplete_logs.is_marked(log.directory) or (key in self._before.incomplete and not was_in_sync):
             return "an earlier start found that, and they have not been in sync since"
-        if key in self._before.missing and log.log_end_offset == log.log_start_offset:
-            return "they were missing, and the broker has just created them again"
         return None
 
     def _mark(self, log: Log, reason: str) -> None:

@@ -53,8 +53,10 @@ class Log:
         topic_id: uuid.UUID | None = None,
         on_disk_fault: Callable[[OSError], None] | None = None,
         before_files: Callable[[], None] = lambda: None,
+        before_cut: Callable[[int], None] = lambda end: None,
     ) -> None:
-        """`before_files` runs before the files of a log that began in memory are created, and may raise OSError."""
+        """`before_files` runs before the files of a log that began in memory are created, and `before_cut` before
+        records from an offset on are removed. Both may raise OSError."""
         self.name = partition
         self.topic, self.partition = partition
         self.topic_id = topic_id
@@ -67,6 +69,7 @@ class Log:
         self.last_flush_ms = contents.segments.active.created_ms
         self._disk = DiskFaults(partition, self.directory, on_disk_fault)
         self._before_files = before_files
+        self._before_cut = before_cut
         self._next_offset = 0
         self._log_start_offset = 0
         self._high_watermark = 0
@@ -361,6 +364,7 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
         with self._disk.raised():
+            self._lower_recovery_point(self.segments.end_of_cut(offset))
             end = self.segments.cut_end(offset, self.config, now_ms)
             log_start = min(self._log_start_offset, end)
             self.leader_epochs.truncate_from_end(end)
@@ -376,7 +380,13 @@ class Log:
             self._set_offsets(offset, offset, offset)
             sync_directory(self.directory)
 
+    def _lower_recovery_point(self, end: int) -> None:
+        # In memory first: the checkpoints may be written at any time.
+        self.segments.recovery_point = min(self.segments.recovery_point, end)
+        self._before_cut(end)
+
     def _empty_files(self, offset: int, now_ms: int) -> None:
+        self._lower_recovery_point(offset)
         # The producers first: after a crash, snapshots of the old records must not belong to the new log.
         self.producers.start_over()
         self.segments.cut_all(offset, self.config, now_ms)

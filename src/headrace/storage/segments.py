@@ -165,6 +165,7 @@ class Segments:
         `offset` is above the first segment's base offset. The caller calls `sync_cut` after it has updated all state.
         """
         self.cuts += 1
+        end = self.end_of_cut(offset)
         kept = [segment for segment in self.all if segment.base_offset <= offset]
         gone = self.all[len(kept) :]
         active = kept[-1]
@@ -173,16 +174,18 @@ class Segments:
             for segment in gone:
                 segment.remove()
             active.activate(config)
-        end = offset
-        position = active.position_of(offset)
-        if position is not None:
-            # Truncation never splits a batch.
-            end = min(offset, next(active.places(position)).base_offset)
+        if active.position_of(offset) is not None:
             active.truncate_to(offset, now_ms=now_ms)
         self._replace(kept)
         self.recovery_point = min(self.recovery_point, end)
         self._note_cut(end)
         return end
+
+    def end_of_cut(self, offset: int) -> int:
+        """The offset after the last batch that a cut at `offset` leaves: a cut never splits a batch."""
+        last = next(segment for segment in reversed(self.all) if segment.base_offset <= offset)
+        position = last.position_of(offset)
+        return offset if position is None else min(offset, next(last.places(position)).base_offset)
 
     def _note_cut(self, end: int) -> None:
         self.cut_to = end if self.cut_to is None else min(self.cut_to, end)

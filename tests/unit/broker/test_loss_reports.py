@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
 
 from headrace.broker import loss_reports
 from headrace.broker.loss_reports import LossReports
+from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.kernel.errors import ErrorCode, Refused
 from tests.support.clock import PATIENCE_S
@@ -86,3 +88,46 @@ def test_after_a_registration_with_losses_there_is_a_report() -> None:
         await reports.close()
 
     asyncio.run(run())
+
+
+def test_a_new_controller_gets_the_losses_too() -> None:
+    """A controller of an earlier release did not store them."""
+
+    async def run() -> None:
+        controller, now = Controller(), [LOST]
+        reports = LossReports(controller, lambda: now[0])
+        images = [ClusterImage(controller_epoch=epoch) for epoch in (1, 1, 2)]
+        reports.tell()
+        assert await controller.hears() == LOST
+        for old, new in pairwise(images):
+            reports.follow(old, new)
+        assert await controller.hears() == LOST
+        now[0] = NO_LOSSES
+        reports.tell()
+        assert await controller.hears() == NO_LOSSES
+        reports.follow(images[2], images[0])
+        assert controller.asked == 3, "without losses there is nothing to say"
+        await reports.close()
+
+    asyncio.run(run())
+
+
+def test_a_bug_in_one_report_does_not_stop_the_next() -> None:
+    async def run() -> None:
+        controller, now = Controller(), [LOST]
+        reports = LossReports(controller, lambda: now[0])
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        heard, controller.report_losses = controller.report_losses, _fails  # type: ignore[method-assign]
+        reports.tell()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        controller.report_losses = heard  # type: ignore[method-assign]
+        reports.tell()
+        assert await controller.hears() == LOST
+        await reports.close()
+
+    asyncio.run(run())
+
+
+async def _fails(losses: ReplicaLosses) -> None:
+    raise ZeroDivisionError

@@ -88,3 +88,20 @@ def test_image_with_an_older_registration_does_not_make_it_clean() -> None:
         assert not broker.membership.is_clean
 
     run(scenario)
+
+
+def test_the_epoch_is_unknown_until_a_registration_is_answered() -> None:
+    """A broker that stops meanwhile may be registered: it must not claim an older epoch."""
+
+    async def scenario() -> None:
+        broker = Registering(clean_start=True)
+        assert broker.membership.last_epoch is None
+        broker.network.cut.add((1, STORE_NODE))
+        starting = asyncio.ensure_future(broker.membership.start())
+        await asyncio.sleep(0.1)
+        assert broker.membership.last_epoch == -1
+        broker.network.cut.clear()
+        await starting
+        assert broker.membership.last_epoch == broker.membership.epoch > 0
+
+    run(scenario)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,8 +16,11 @@ from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.kernel.ids import uuid_to_text
 from headrace.replication.losses_at_start import LossesAtStart, losses_at_start
 from headrace.storage.dirs.identity import read_identity, write_identity
+from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
 from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.storage.log import Log
+from headrace.testing import full_disk
 from tests.support.logs import a_batch, append, open_dirs
 
 OWN, OTHER = 0, 1
@@ -52,11 +56,12 @@ def opened(tmp_path: Path) -> Iterator[Open]:
 
 
 def image(**replicas: tuple[int, ...]) -> ClusterImage:
-    """One partition per topic."""
-    topics = {
-        name: TopicInfo(name, topic_id(name), (PartitionInfo(held[0], 0, 0, held, held),))
-        for name, held in replicas.items()
-    }
+    """One partition per topic. All its replicas are in sync."""
+    return image_of(**{name: PartitionInfo(held[0], 0, 0, held, held) for name, held in replicas.items()})
+
+
+def image_of(**partitions: PartitionInfo) -> ClusterImage:
+    topics = {name: TopicInfo(name, topic_id(name), (info,)) for name, info in partitions.items()}
     return ClusterImage(version=1, topics=topics)
 
 
@@ -184,19 +189,129 @@ def test_log_that_a_checkpoint_names_is_missing(
 def test_log_that_is_still_missing_at_the_next_start(opened: Open) -> None:
     dirs, now = opened("a"), image(removed=(OWN,), new=(OWN,))
     assert compare(dirs, now, registered(losses=lost("removed"))).lost.losses() == lost("removed")
-    dirs.create("removed", 0, topic_id("removed")).make_files()
-    shared = image(removed=(OWN, OTHER), new=(OWN,))
-    before = registered(losses=lost("removed"))
-    assert compare(dirs, shared, before).lost.losses() == lost(incomplete=("removed",)), "killed before the mark"
     create(dirs, "removed")
-    assert not compare(dirs, now, before).lost.losses()
+    assert not compare(dirs, now, registered(losses=lost("removed"))).lost.losses()
 
 
-def test_log_of_an_older_topic_is_no_log(opened: Open) -> None:
+def test_a_log_in_place_of_a_missing_one_is_marked_before_it_exists(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, before = image(gone=(OWN, OTHER)), registered(losses=lost("gone"))
+    dirs = open_dirs(tmp_path / "a", lazy_logs=LazyLogs())
+    log = dirs.create("gone", 0, topic_id("gone"))
+    with monkeypatch.context() as killed:
+        killed.setattr(Log, "make_files", lambda _: pytest.exit("killed"))
+        with pytest.raises(pytest.exit.Exception):
+            dirs.mark_incomplete(log, "it was missing")
+    dirs.close(clean=False)
     dirs = opened("a")
-    append(dirs.create("again", 0, uuid.uuid4()), a_batch(3))
+    assert compare(dirs, now, before).lost.losses() == lost(incomplete=("gone",))
+    again = dirs.create("gone", 0, topic_id("gone"))
+    dirs.mark_incomplete(again, "it was missing")
+    dirs.delete("gone", 0)
+    new = dirs.create("gone", 0, topic_id("gone"))
+    assert not compare(dirs, now).lost.losses(), f"a deleted log takes its mark along: {new}"
+
+
+def test_an_empty_log_that_returns_with_its_disk_is_complete(opened: Open, tmp_path: Path) -> None:
+    """Nothing was written to it, or retention has deleted all of it."""
+    dirs = open_dirs(tmp_path / "a")
+    dirs.create("never", 0, topic_id("never")).make_files()
+    expired = dirs.create("expired", 0, topic_id("expired"))
+    append(expired, a_batch(3))
+    expired.advance_high_watermark(3)
+    expired.advance_log_start(3)
+    dirs.close(broker_epoch=EPOCH)
+    before = registered(losses=lost("never", "expired"))
+    assert not compare(opened("a"), image(never=(OWN, OTHER), expired=(OWN, OTHER)), before).lost.losses()
+
+
+def test_log_of_an_older_topic_is_no_log(opened: Open, tmp_path: Path) -> None:
+    dirs = open_dirs(tmp_path / "a")
+    log = dirs.create("again", 0, uuid.uuid4())
+    append(log, a_batch(3))
+    log.flush()
+    dirs.close()
+    dirs = opened("a")
     assert compare(dirs, image(again=(OWN,)), registered(GONE)).lost.losses() == lost("again")
-    assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses(), "the new topic has no record"
+    assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses(), "the checkpoint names the older topic"
+
+
+def test_a_new_machine_with_the_id_of_an_unregistered_broker(opened: Open) -> None:
+    """It would be elected as the last known leader, and the others would remove their records."""
+    dirs, both = opened("a"), (OWN, OTHER)
+    now = image_of(
+        leader=PartitionInfo(-1, 3, 9, (), both, last_known_eligible=(OWN,)),
+        eligible=PartitionInfo(-1, 3, 9, (), both, eligible=(OWN,)),
+        behind=PartitionInfo(OTHER, 3, 9, (OTHER,), both),
+        alone=PartitionInfo(-1, 3, 9, (), (OWN,), last_known_eligible=(OWN,)),
+    )
+    compared = compare(dirs, now)
+    assert compared.lost.losses() == lost("leader", "eligible")
+    assert "broker 0 held it and was unregistered. Start it with the disk of that time." in compared.problems[0]
+
+
+def test_a_deletion_on_a_full_disk_leaves_no_missing_log(opened: Open, tmp_path: Path) -> None:
+    """The checkpoints could not be written without the deleted log, and the new topic of its name has no file yet."""
+    dirs = open_dirs(tmp_path / "a", lazy_logs=LazyLogs())
+    old = dirs.create("again", 0, uuid.uuid4())
+    append(old, a_batch(3))
+    old.advance_high_watermark(3)
+    dirs.checkpoint()
+    full_disk.fill(tmp_path)
+    try:
+        dirs.delete("again", 0)
+        dirs.create("again", 0, topic_id("again"))
+        dirs.close(clean=False)
+    finally:
+        full_disk.make_room(tmp_path)
+    dirs = opened("a")
+    assert dirs.log("again", 0) is None
+    assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses()
+
+
+def test_a_new_topic_in_another_directory_than_the_deleted_one(opened: Open, tmp_path: Path) -> None:
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b", lazy_logs=LazyLogs())
+    old = dirs.create("again", 0, uuid.uuid4())
+    append(old, a_batch(3))
+    old.advance_high_watermark(3)
+    dirs.create("other", 0, topic_id("other")).make_files()
+    dirs.create("another", 0, topic_id("another")).make_files()
+    dirs.checkpoint()
+    dirs.delete("again", 0)
+    dirs.create("third", 0, topic_id("third")).make_files()
+    new = dirs.create("again", 0, topic_id("again"))
+    assert new.directory.parent != old.directory.parent
+    dirs.close(clean=False)
+    for deleted in tmp_path.glob("*/*-delete"):
+        shutil.rmtree(deleted)
+    dirs = opened("a", "b")
+    assert dirs.log("again", 0) is None, "its files were not created before the crash"
+    assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses()
+
+
+def test_a_truncated_log_is_complete_after_a_crash(opened: Open, tmp_path: Path) -> None:
+    """A follower removed what its leader does not have, and its broker was killed before the next checkpoint."""
+    cuts: list[Callable[[Log], None]] = [
+        lambda log: log.truncate_to(4),
+        lambda log: log.truncate_fully_and_start_at(2),
+    ]
+    for cut in cuts:
+        dirs = open_dirs(tmp_path / "a")
+        log = dirs.create("cut", 0, topic_id("cut"))
+        for _ in range(4):
+            append(log, a_batch(3))
+        dirs.close(broker_epoch=EPOCH)
+        dirs = open_dirs(tmp_path / "a")
+        log = dirs.create("cut", 0, topic_id("cut"))
+        cut(log)
+        end = log.log_end_offset
+        dirs.close(clean=False)
+        dirs = open_dirs(tmp_path / "a")
+        assert dirs.create("cut", 0).log_end_offset == end
+        assert not compare(dirs, image(cut=(OWN, OTHER)), registered()).lost.losses()
+        dirs.delete("cut", 0)
+        dirs.close()
 
 
 def test_log_that_ends_before_its_recovery_point_is_incomplete(opened: Open, tmp_path: Path) -> None:
@@ -261,4 +376,6 @@ def test_a_loss_lasts_until_the_replica_was_in_sync(opened: Open, tmp_path: Path
     dirs.has_all_records(log)
     assert not compare(dirs, now, registered()).lost.losses()
     before = registered(losses=lost(incomplete=("cut",)))
-    assert compare(dirs, now, before).lost.losses() == lost(incomplete=("cut",)), "a full disk could take no mark"
+    assert not compare(dirs, now, before).lost.losses(), "it was in sync after that registration"
+    behind = image_of(cut=PartitionInfo(OTHER, 3, 9, (OTHER,), (OWN, OTHER)))
+    assert compare(dirs, behind, before).lost.losses() == lost(incomplete=("cut",)), "a full disk could take no mark"

@@ -130,20 +130,26 @@ def leads_movable(image: ClusterImage, broker_id: int) -> bool:
 
 def losses_reported(image: ClusterImage, broker_id: int, losses: ReplicaLosses, rules_of: RulesOf) -> ElectionResult:
     """A live broker reports everything that it lacks now: a disk failed, or replicas have their records again. Replicas
-    that lack records leave ISR and eligibility."""
+    that lack records leave ISR and eligibility. One whose log was created again leaves neither: the report may arrive
+    after it has fetched the records. A loss that has ended may allow an election."""
     decided = ElectionResult()
     broker = image.brokers[broker_id]
     if losses == broker.losses:
         return decided
     registered = BrokerRegistered(replace(broker, losses=losses))
     after = apply(image, [registered], image.version)
-    for topic_id, index in sorted(losses.missing | (losses.incomplete - broker.losses.incomplete)):
+    before = broker.losses.missing | broker.losses.incomplete
+    new = losses.missing | (losses.incomplete - before)
+    for topic_id, index in sorted(new | before - losses.incomplete):
         topic = image.topic_by_id(topic_id)
         info = None if topic is None else image.partition(topic.name, index)
         if topic is None or info is None or broker_id not in info.replicas:
             continue
         rules = rules_for(after, topic.name, index, rules_of(topic.name))
-        decided.add(topic.name, index, settle(info, rules, isr=[r for r in info.isr if r != broker_id]))
+        if (topic_id, index) in new:
+            decided.add(topic.name, index, settle(info, rules, isr=[r for r in info.isr if r != broker_id]))
+        elif info.leader == NO_LEADER:
+            decided.add(topic.name, index, settle(info, rules))
     decided.changes.append(registered)
     return decided
 

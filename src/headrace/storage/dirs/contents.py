@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace.kernel.ids import CLUSTER_METADATA_TOPIC, TopicPartition
 from headrace.storage.dirs.checkpoints import PARTITION_METADATA_FILE
+from headrace.storage.dirs.incomplete_logs import MARK_FILE
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.strays import CUTS_KEPT_MS, StrayKind, strays_in
 from headrace.storage.files import (
@@ -26,7 +27,9 @@ from headrace.storage.files import (
 
 logger = logging.getLogger(__name__)
 
-_TOPIC_ID_DRAFT: Final = draft_of(Path(PARTITION_METADATA_FILE)).name
+_FIRST_FILES: Final = frozenset(
+    file for name in (PARTITION_METADATA_FILE, MARK_FILE) for file in (name, draft_of(Path(name)).name)
+)
 
 
 def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[Path, TopicPartition]]:
@@ -42,21 +45,23 @@ def logs_in(log_dir: Path, others: list[Path] | None = None) -> Iterator[tuple[P
 
 
 def may_be_log(path: Path) -> bool:
-    """Whether `path` may be a log. A crash during the creation of a log leaves an empty directory, or the draft of the
-    topic id in it."""
+    """Whether `path` may be a log. A crash during the creation of a log leaves an empty directory, or one with the
+    topic id, the mark of an incomplete log, or a draft of them."""
     is_empty = True
     with os.scandir(path) as entries:
         for entry in entries:
             is_empty = False
-            if entry.name.endswith(LOG_SUFFIX) or entry.name in (PARTITION_METADATA_FILE, _TOPIC_ID_DRAFT):
+            if entry.name.endswith(LOG_SUFFIX) or entry.name in _FIRST_FILES:
                 return True
     return is_empty
 
 
-def deleted_in(log_dir: Path) -> list[Path]:
+def deleted_in(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
     """Directories of logs that were deleted before the last stop; their names end in the suffix of deleted logs."""
-    named = (path for path in sorted(log_dir.iterdir()) if partition_of_marked_directory(path.name, DELETED_DIR_SUFFIX))
-    return [path for path in named if path.is_dir()]
+    for path in sorted(log_dir.iterdir()):
+        partition = partition_of_marked_directory(path.name, DELETED_DIR_SUFFIX)
+        if partition is not None and path.is_dir():
+            yield path, partition
 
 
 def outdated_cuts_in(directory: LogDir, now_ms: int) -> list[Path]:

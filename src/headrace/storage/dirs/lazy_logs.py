@@ -40,12 +40,18 @@ class LazyLogs:
         deletions: DelayedDeletions,
         on_disk_fault: Callable[[OSError], None],
         before_files: Callable[[], None],
+        before_cut: Callable[[int], None],
     ) -> Log:
-        """A new, empty log. `directory` must not exist. `before_files` runs before its files are created, and may raise
-        OSError."""
+        """A new, empty log. `directory` must not exist. The callbacks are those of `Log`."""
         contents = LogContents.empty(directory, config, deletions, now_ms=now_ms)
         log = Log(
-            partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault, before_files=before_files
+            partition,
+            config,
+            contents,
+            topic_id=topic_id,
+            on_disk_fault=on_disk_fault,
+            before_files=before_files,
+            before_cut=before_cut,
         )
         self._waiting.append(log)
         self._arrived.set()

@@ -33,7 +33,7 @@ from headrace.storage.dirs.checkpoints import (
     write_offsets,
 )
 from headrace.storage.dirs.identity import Identity, StoreOwner, read_identity, write_identity
-from headrace.storage.files import is_no_space, sync_directory, write_small_file
+from headrace.storage.files import is_no_space, sync_directory, tolerated_no_space, write_small_file
 from headrace.storage.log import Log
 from headrace.storage.recovery.recovery import PartitionCheckpoints
 
@@ -59,7 +59,9 @@ class LogDir:
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
         # The partitions that are in the checkpoint files.
         self._marked: set[TopicPartition] = set()
-        self._at_start: Mapping[TopicPartition, PartitionCheckpoints] = {}
+        self._at_start: dict[TopicPartition, PartitionCheckpoints] = {}
+        # What the file of recovery points contains.
+        self._recovery_points: dict[TopicPartition, int] = {}
         # New logs whose entries in the files are those of deleted logs, because the disk was full.
         self._outdated: set[TopicPartition] = set()
         # The event loop must write the files before a new topic reuses a name; the timer's thread may be writing them.
@@ -182,6 +184,12 @@ class LogDir:
         path.unlink()
         sync_directory(self.path)
 
+    @property
+    def closing_order(self) -> tuple[bool, int]:
+        """The directory that was in use last has the highest: one without a clean stop, or the one of the last
+        registration."""
+        return not self.was_clean, self.previous_broker_epoch
+
     def leave_clean_mark(self, broker_epoch: int) -> None:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_small_file(self.path / CLEAN_SHUTDOWN_FILE, content.encode())
@@ -209,6 +217,7 @@ class LogDir:
             aborted = {}
         known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
         self._marked = set(known)
+        self._recovery_points = recovery_points
         self._at_start = {
             partition: PartitionCheckpoints(
                 recovery_points.get(partition, 0),
@@ -219,6 +228,10 @@ class LogDir:
             for partition in known
         }
         return self._at_start
+
+    def forget_at_start(self, partition: TopicPartition) -> None:
+        """The entries that the start has read are those of a deleted log."""
+        self._at_start.pop(partition, None)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         try:
@@ -232,10 +245,21 @@ class LogDir:
         Any other disk error is raised: the caller takes the logs of the directory offline.
         """
         with self._checkpointing:
+            # Marked before any file is written, and before the look at what is deleted: if a file has no room, or a log
+            # is deleted meanwhile, the files before it name the log nevertheless.
+            self._marked = self._marked | {log.name for log in logs}
             self._checkpoint([log for log in logs if not log.is_deleted])
 
+    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Before the log is cut at `offset`: after a crash, recovery would trust unsynced records below the old
+        recovery point, and a log that ends before it would count as one that lost records. Raises OSError."""
+        with self._checkpointing:
+            if self._recovery_points.get(partition, 0) > offset:
+                with tolerated_no_space():
+                    self._write_recovery_points(self._recovery_points | {partition: offset})
+
     def still_marks(self, partition: TopicPartition) -> bool:
-        """Whether the files contain the partition, or a deleted one of the same name."""
+        """Whether the files may contain the partition, or a deleted one of the same name."""
         return partition in self._marked
 
     def note_outdated_marks(self, partition: TopicPartition) -> None:
@@ -251,7 +275,7 @@ class LogDir:
         try:
             # Written first, because recovery trusts the indexes below a recovery point.
             self._checkpoint_aborted({tp: known_aborted(log) for tp, log in offsets})
-            write_offsets(self.path / RECOVERY_POINT_FILE, {tp: log.recovery_point for tp, log in offsets})
+            self._write_recovery_points({tp: log.recovery_point for tp, log in offsets})
             # A log start is stored only if it differs from the base offset of the first segment.
             starts = {
                 tp: log.log_start_offset for tp, log in offsets if log.log_start_offset > log.segments.base_offset
@@ -263,6 +287,10 @@ class LogDir:
         except OSError as error:
             if not is_no_space(error):
                 raise StorageFault(f"{error.strerror} on {error.filename or self.path}") from error
+
+    def _write_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
+        write_offsets(self.path / RECOVERY_POINT_FILE, offsets)
+        self._recovery_points = offsets
 
     def _checkpoint_aborted(self, known: dict[TopicPartition, KnownAborted]) -> None:
         if known != self._aborted:

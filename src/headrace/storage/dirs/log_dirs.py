@@ -147,7 +147,7 @@ class LogDirs:
                 existing.assign_topic_id(topic_id)
             return existing
         home = self.choice.take(key)
-        self._remove_old_marks(home, key)
+        self._remove_old_marks(key)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
         if self.lazy_logs is not None and not path.exists():
@@ -162,6 +162,7 @@ class LogDirs:
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
                 before_files=partial(self._replace_outdated_marks, home, key),
+                before_cut=partial(home.lower_recovery_point, key),
             )
             self._logs.put(log, home)
             return log
@@ -177,17 +178,19 @@ class LogDirs:
                 now_ms=now_ms,
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
+                before_cut=partial(home.lower_recovery_point, key),
             )
         except OSError as error:
             raise self._fault(f"cannot create {key} in {home.path}", home, error) from error
         self._logs.put(log, home)
         return log
 
-    def _remove_old_marks(self, home: LogDir, key: TopicPartition) -> None:
-        """After a crash the checkpoints of a deleted log of that name must not apply to the new one. On a full disk
-        they stay."""
-        if home.still_marks(key):
-            self._checkpoint(home)
+    def _remove_old_marks(self, key: TopicPartition) -> None:
+        """After a crash the checkpoints of a deleted log of that name must not apply to the new one. In another
+        directory they would prove that the new log is missing there. On a full disk they stay."""
+        for directory in self.directories:
+            if directory.is_online and directory.still_marks(key):
+                self._checkpoint(directory)
 
     def _replace_outdated_marks(self, home: LogDir, key: TopicPartition) -> None:
         """Before a new log gets its first record. Raises OSError if the disk is still full."""
@@ -221,7 +224,7 @@ class LogDirs:
         self.futures.cancel(key, now_ms)
         log.mark_deleted()
         home = self._close_and_remove(key)
-        if not log.segments.has_files:
+        if not log.segments.has_files and not log.directory.exists():
             return True
         renamed = log.directory.with_name(marked_directory_name(key, DELETED_DIR_SUFFIX))
         try:
@@ -250,12 +253,14 @@ class LogDirs:
             raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
 
     def mark_incomplete(self, log: Log, reason: str) -> None:
-        """Every later start knows that the log lacks records. Raises StorageFault."""
-        log.make_files()
+        """Every later start knows that the log lacks records. The mark of a new log comes before its files: after a
+        crash, they would be those of a complete, empty log. Raises StorageFault."""
         try:
+            log.directory.mkdir(exist_ok=True)
             incomplete_logs.mark(log.directory, reason)
         except OSError as error:
             raise self._fault(f"cannot mark {log.name} as incomplete", self._logs.home(log.name), error) from error
+        log.make_files()
 
     def has_all_records(self, log: Log) -> None:
         incomplete_logs.remove_mark(log.directory)
@@ -277,7 +282,8 @@ class LogDirs:
 
     def begin_move(self, key: TopicPartition, target: LogDir, *, now_ms: int = 0) -> FutureLog:
         """Creates the future log of the partition in `target`. Raises StorageFault."""
-        self._remove_old_marks(target, key)
+        if target.still_marks(key):
+            self._checkpoint(target)
         try:
             if target.still_marks(key):
                 raise no_space(target.path)
@@ -404,8 +410,10 @@ class LogDirs:
         return [one for one in self.directories if one.was_clean and 0 <= one.previous_broker_epoch < broker_epoch]
 
     def checkpointed_in(self, partition: TopicPartition) -> LogDir | None:
-        """A directory whose checkpoints, as the start has read them, name records of the partition."""
-        return next((one for one in self.directories if one.had_records_at_start(partition)), None)
+        """A directory whose checkpoints, as the start has read them, name records of the partition, and that has no log
+        of this name. A log with the id of an older topic is the one that they name."""
+        home = self._logs.home(partition) if partition in self._logs else None
+        return next((one for one in self.directories if one is not home and one.had_records_at_start(partition)), None)
 
     def name_directories(self, directories: Sequence[tuple[str, str]]) -> None:
         """Writes the ids and paths of all directories of the broker into each one, if there are several."""

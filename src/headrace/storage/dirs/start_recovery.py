@@ -89,10 +89,15 @@ class StartRecovery:
         for directory in self.directories:
             if directory.is_online:
                 marks = directory.marks()
-                self.deletions.put([*deleted_in(directory.path), *outdated_cuts_in(directory, now_ms)], now_ms)
+                deleted = dict(deleted_in(directory.path))
+                self.deletions.put([*deleted, *outdated_cuts_in(directory, now_ms)], now_ms)
                 others: list[Path] = []
-                for path, partition in logs_in(directory.path, others):
+                logs = list(logs_in(directory.path, others))
+                for path, partition in logs:
                     jobs.append((directory, partition, path, marks.get(partition, PartitionCheckpoints())))
+                # On a full disk the checkpoints still name a log after its deletion.
+                for partition in set(deleted.values()).difference(partition for _, partition in logs):
+                    directory.forget_at_start(partition)
                 copies += [
                     (directory, partition, path, marks.get(partition, PartitionCheckpoints()))
                     for path, partition in futures_in(directory.path)
@@ -121,6 +126,7 @@ class StartRecovery:
                 now_ms=now_ms,
                 deletions=self.deletions,
                 on_disk_fault=partial(self.failed, directory),
+                before_cut=partial(directory.lower_recovery_point, partition),
                 on_progress=on_progress,
                 on_damage=self.damages.append,
             )
@@ -158,7 +164,9 @@ class StartRecovery:
     def _keep_one(self, first: tuple[Log, LogDir], second: tuple[Log, LogDir], now_ms: int) -> None:
         key = first[0].name
         owner = self.topic_id_of(key.topic)
-        for (log, home), (other, _) in ((first, second), (second, first)):
+        # Of two equal logs the one in the directory that was used last serves: the other directory may be an old copy.
+        ways = sorted(((first, second), (second, first)), key=lambda way: way[0][1].closing_order, reverse=True)
+        for (log, home), (other, _) in ways:
             reason = _why_to_keep(log, other, owner)
             if reason is None:
                 continue
@@ -201,7 +209,7 @@ def _why_to_keep(log: Log, other: Log, owner: uuid.UUID | None) -> str | None:
     if log.topic_id != other.topic_id:
         is_owner = log.topic_id == owner or other.topic_id != owner
         return "it belongs to another topic of that name" if is_owner else None
-    if is_prefix(other, log):
+    if is_prefix(other, log) and other.leader_epochs.latest <= log.leader_epochs.latest:
         return f"{log.directory} has all of its records"
     if log.leader_epochs.latest > other.leader_epochs.latest:
         return f"{log.directory} has records of later leaders"

@@ -68,6 +68,7 @@ def open_log(
     now_ms: int = 0,
     deletions: DelayedDeletions | None = None,
     on_disk_fault: Callable[[OSError], None] | None = None,
+    before_cut: Callable[[int], None] = lambda end: None,
     on_progress: Callable[[Progress], None] | None = None,
     on_damage: Callable[[Damage], None] | None = None,
 ) -> Log:
@@ -111,7 +112,7 @@ def open_log(
         end,
         marks.high_watermark,
     )
-    log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault)
+    log = Log(partition, config, contents, topic_id=topic_id, on_disk_fault=on_disk_fault, before_cut=before_cut)
     if not is_readable:
         # The log start is above the log end: all remaining records were deleted.
         log.truncate_fully_and_start_at(log_start, now_ms=now_ms)

@@ -12,7 +12,7 @@ import pytest
 from headrace.cluster.core.changes import BrokerRegistered, ConfigSet, PartitionChanged, TopicCreated, apply
 from headrace.cluster.core.features import INITIAL_LEVELS, why_unfit
 from headrace.cluster.core.image import NO_LEADER, BrokerInfo, ClusterImage, Endpoint, PartitionInfo, TopicInfo
-from headrace.cluster.core.losses import ReplicaLosses
+from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.config import TOPIC_KEYS, BrokerConfig, load_broker_config
 from headrace.controller import partition_operations
 from headrace.controller.broker_operations import fit_members
@@ -165,6 +165,23 @@ class TestMembership:
         present[1] = (broker(1, 11), False)
         back = after(now, elections.membership_changed(now, present, rules(2)))
         assert (info := back.partition("t", 0)) is not None and info.leader == 1, "its log is there again"
+
+    def test_a_late_report_of_a_new_log_costs_no_place_in_the_isr(self) -> None:
+        """The replica has fetched its records again before the report about its empty log arrives."""
+        image = cluster(PartitionInfo(1, 5, 7, (1, 2), (1, 2)))
+        lost = missing(image)
+        returned = replace(image.brokers[1], losses=lost)
+        image = replace(image, brokers={**image.brokers, 1: returned})
+        now = after(image, elections.losses_reported(image, 1, ReplicaLosses(incomplete=lost.missing), rules()))
+        assert (info := now.partition("t", 0)) is not None and (info.leader, info.isr) == (1, (1, 2))
+        assert now.brokers[1].losses == ReplicaLosses(incomplete=lost.missing)
+
+    def test_the_end_of_a_loss_elects_the_replica_that_waits_for_it(self) -> None:
+        image = cluster(PartitionInfo(1, 5, 7, (1,), (1, 2)), brokers=1)
+        now = after(image, elections.losses_reported(image, 1, missing(image), rules()))
+        assert (info := now.partition("t", 0)) is not None and info.leader == NO_LEADER
+        now = after(now, elections.losses_reported(now, 1, NO_LOSSES, rules()))
+        assert (info := now.partition("t", 0)) is not None and (info.leader, info.isr) == (1, (1,))
 
     def test_request_names_an_offline_directory(self) -> None:
         image = cluster(PartitionInfo(NO_LEADER, 5, 7, (), (1, 2), last_known_eligible=(1,)), brokers=1)

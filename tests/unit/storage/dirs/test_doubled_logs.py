@@ -85,6 +85,29 @@ def test_a_log_that_was_fetched_again_from_a_later_start_serves(tmp_path: Path) 
     dirs.close()
 
 
+@pytest.mark.parametrize("later", ["a", "b"])
+def test_a_log_that_began_empty_under_a_later_leader_serves(tmp_path: Path, later: str) -> None:
+    """Retention had deleted the first records of the log that returns, so its offsets are higher."""
+    write(tmp_path / later, 4)
+    write(tmp_path / ("b" if later == "a" else "a"), 1, 1, 2, start=100)
+    dirs = start(tmp_path)
+    assert serving(dirs).directory.parent.name == later and len(read_all(serving(dirs))) == 3
+    assert [count_records(stray.path) for stray in dirs.strays()] == [9]
+    dirs.close()
+
+
+@pytest.mark.parametrize("last", ["a", "b"])
+@pytest.mark.parametrize("was_killed", [True, False])
+def test_of_two_equal_logs_the_one_used_last_serves(tmp_path: Path, last: str, was_killed: bool) -> None:
+    """The other directory counts as an old copy, and the replica in it would not be elected."""
+    for name in ("a", "b"):
+        write(tmp_path / name, 1)
+        open_dirs(tmp_path / name).close(broker_epoch=7 if name == last else 6, clean=not (name == last and was_killed))
+    dirs = start(tmp_path)
+    assert serving(dirs).directory.parent.name == last
+    dirs.close()
+
+
 @pytest.mark.parametrize("owner", ["a", "b"])
 def test_the_log_of_the_present_topic_serves(tmp_path: Path, owner: str) -> None:
     for name in ("a", "b"):
