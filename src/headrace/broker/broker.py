@@ -166,7 +166,7 @@ class Broker:
         self._lost_logs = lost_logs = at_start.lost
         for problem in at_start.problems:
             log.error("%s", problem)
-        self.log_dirs.name_directories(at_start.directories)
+        self.log_dirs.finish_start(at_start.directories)
         view = ClusterView()
         live.subscribe(self._limits_changed)
         self.certificates.follow(live)

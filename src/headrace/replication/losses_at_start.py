@@ -25,7 +25,7 @@ from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaKey
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import StorageFault
-from headrace.kernel.ids import TopicPartition, uuid_to_text
+from headrace.kernel.ids import TopicPartition
 from headrace.kernel.plurals import counted
 from headrace.replication.lost_logs import LostLogs
 from headrace.storage.dirs import incomplete_logs
@@ -62,9 +62,9 @@ class _Comparison:
         self._before = NO_LOSSES if registered is None else registered.losses
         self._is_unregistered = registered is None
         self._present = {
-            uuid_to_text(one.identity.directory_id): str(one.path.absolute())
+            one.id_text: str(one.path.absolute())
             for one in dirs.directories
-            if one.is_online and one.identity is not None and one.identity.directory_id is not None
+            if one.is_online and one.id_text is not None
         }
         known = [*(registered.directories if registered is not None else ()), *_named_by(dirs)]
         self._gone = tuple((key, path) for key, path in dict(known).items() if key not in self._present)

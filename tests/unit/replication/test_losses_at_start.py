@@ -124,11 +124,11 @@ def test_the_other_directories_name_a_missing_one(opened: Open, tmp_path: Path) 
     """Also if the last registration does not: a controller of an earlier release forgot it."""
     both = open_dirs(tmp_path / "a", tmp_path / "b")
     names = names_of(both)
-    both.name_directories(names)
+    both.finish_start(names)
     both.close()
     dirs = opened("a")
     assert compare(dirs, image(alone=(OWN,)), registered()).lost.losses() == lost("alone")
-    dirs.name_directories(names[:1])
+    dirs.finish_start(names[:1])
     assert not compare(dirs, image(alone=(OWN,)), registered()).lost.losses()
 
 
@@ -290,6 +290,18 @@ def test_a_new_topic_in_another_directory_than_the_deleted_one(opened: Open, tmp
     assert not compare(dirs, image(again=(OWN,)), registered()).lost.losses()
 
 
+def test_a_new_topic_while_a_directory_is_missing(opened: Open, tmp_path: Path) -> None:
+    """The broker is killed just after the topic was created."""
+    dirs = open_dirs(tmp_path / "a", lazy_logs=LazyLogs())
+    known = image(alone=(OWN,))
+    found = compare(dirs, known, registered(*names_of(dirs), GONE))
+    dirs.finish_start(found.directories)
+    dirs.create("new", 0, topic_id("new"))
+    dirs.close(clean=False)
+    after = compare(opened("a"), image(alone=(OWN,), new=(OWN,)), registered(*found.directories))
+    assert after.lost.losses() == lost("alone")
+
+
 def test_a_truncated_log_is_complete_after_a_crash(opened: Open, tmp_path: Path) -> None:
     """A follower removed what its leader does not have, and its broker was killed before the next checkpoint."""
     cuts: list[Callable[[Log], None]] = [
@@ -351,6 +363,19 @@ def test_directory_that_was_missing_meanwhile_is_no_old_copy(opened: Open, tmp_p
         opened("a"), image(shared=(OWN, OTHER), alone=(OWN,)), registered(losses=lost("shared", "alone"))
     )
     assert not compared.lost.losses() and not compared.problems
+
+
+def test_an_old_copy_is_known_again_after_a_killed_start(opened: Open, tmp_path: Path) -> None:
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    open_dirs(tmp_path / "a").close(clean=False)
+    dirs = open_dirs(tmp_path / "a")
+    compared = compare(dirs, image(shared=(OWN, OTHER)), registered())
+    assert not dirs.all_clean and compared.lost.losses() == lost(incomplete=("shared",))
+    dirs.finish_start(compared.directories)
+    dirs.has_all_records(dirs.create("shared", 0))
+    dirs.close(clean=False)
+    again = compare(opened("a"), image(shared=(OWN, OTHER)), registered())
+    assert not again.lost.losses(), "the broker has registered with it since"
 
 
 def test_a_start_that_does_not_register_does_not_make_an_old_copy_new(opened: Open, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.kernel.errors import StorageFault
-from headrace.kernel.ids import TopicPartition
+from headrace.kernel.ids import TopicPartition, uuid_to_text
 from headrace.storage.dirs.checkpoints import (
     ABORTED_FILE,
     HIGH_WATERMARK_FILE,
@@ -39,6 +39,9 @@ from headrace.storage.recovery.recovery import PartitionCheckpoints
 
 LOCK_FILE: Final = ".lock"
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+# What a start that is not finished has found there. If the process is killed, the next start knows by it that the
+# directory is an old copy.
+_TAKEN_FILE: Final = ".headrace_cleanshutdown_taken"
 
 # A process can take a record lock twice, so this set has the directories that this process holds.
 _locked_by_this_process: set[Path] = set()
@@ -167,22 +170,33 @@ class LogDir:
             write_identity(self.path, identity)
             self.identity = identity
 
+    @property
+    def id_text(self) -> str | None:
+        """The id in Kafka's text form; None for a directory that was not opened."""
+        known = None if self.identity is None else self.identity.directory_id
+        return None if known is None else uuid_to_text(known)
+
     # Clean shutdown
 
     def take_clean_mark(self) -> None:
-        path = self.path / CLEAN_SHUTDOWN_FILE
+        path, taken = self.path / CLEAN_SHUTDOWN_FILE, self.path / _TAKEN_FILE
+        self.was_clean = path.exists()
+        if self.was_clean:
+            path.replace(taken)
+            sync_directory(self.path)
         try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return
-        self.was_clean = True
-        try:
-            self.previous_broker_epoch = int(json.loads(content)["brokerEpoch"])
-        except (ValueError, KeyError, TypeError):
+            self.previous_broker_epoch = int(json.loads(taken.read_bytes())["brokerEpoch"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
             # An older release writes an empty file; its existence alone means a clean stop.
             self.previous_broker_epoch = -1
-        path.unlink()
-        sync_directory(self.path)
+
+    def forget_taken_mark(self) -> None:
+        """The start has compared the logs, and marked those of an old copy. Before the broker registers: later the mark
+        would be that of an earlier registration. Raises OSError."""
+        taken = self.path / _TAKEN_FILE
+        if taken.exists():
+            taken.unlink()
+            sync_directory(self.path)
 
     @property
     def closing_order(self) -> tuple[bool, int]:

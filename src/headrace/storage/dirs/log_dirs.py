@@ -62,6 +62,7 @@ class LogDirs:
         self._logs = LogTable()
         self.choice = DirectoryChoice(self.directories, self._logs, cordoned)
         self.futures = FutureLogs(self.deletions, self._failed)
+        self._misses_directories = False
         self._on_offline: list[Callable[[LogDir], None]] = []
         self.when_deleted: list[Callable[[TopicPartition, LogDir], None]] = []
         # Called with the partition, the old and the new directory.
@@ -150,7 +151,7 @@ class LogDirs:
         self._remove_old_marks(key)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
-        if self.lazy_logs is not None and not path.exists():
+        if self.lazy_logs is not None and self._may_begin_in_memory and not path.exists():
             if home.still_marks(key):
                 home.note_outdated_marks(key)
             log = self.lazy_logs.log(
@@ -184,6 +185,11 @@ class LogDirs:
             raise self._fault(f"cannot create {key} in {home.path}", home, error) from error
         self._logs.put(log, home)
         return log
+
+    @property
+    def _may_begin_in_memory(self) -> bool:
+        """After a crash, a log without files could be one in the directory that is missing."""
+        return not self._misses_directories and not self.offline
 
     def _remove_old_marks(self, key: TopicPartition) -> None:
         """After a crash the checkpoints of a deleted log of that name must not apply to the new one. In another
@@ -405,9 +411,10 @@ class LogDirs:
         return all(directory.was_clean for directory in self.directories)
 
     def closed_before(self, broker_epoch: int) -> list[LogDir]:
-        """Directories whose last clean stop belongs to an earlier registration: old copies, because the broker has
-        registered again since. A release that did not write the epoch into the mark leaves -1."""
-        return [one for one in self.directories if one.was_clean and 0 <= one.previous_broker_epoch < broker_epoch]
+        """Directories whose last clean stop belongs to an earlier registration, and that were not in use since: old
+        copies, because the broker has registered again. A release that did not write the epoch into the mark leaves
+        -1."""
+        return [one for one in self.directories if 0 <= one.previous_broker_epoch < broker_epoch]
 
     def checkpointed_in(self, partition: TopicPartition) -> LogDir | None:
         """A directory whose checkpoints, as the start has read them, name records of the partition, and that has no log
@@ -415,13 +422,17 @@ class LogDirs:
         home = self._logs.home(partition) if partition in self._logs else None
         return next((one for one in self.directories if one is not home and one.had_records_at_start(partition)), None)
 
-    def name_directories(self, directories: Sequence[tuple[str, str]]) -> None:
-        """Writes the ids and paths of all directories of the broker into each one, if there are several."""
+    def finish_start(self, directories: Sequence[tuple[str, str]]) -> None:
+        """After the broker has compared the logs with what it had, and before it registers. Writes the ids and paths of
+        all directories of the broker, also of missing ones, into each one, if there are several."""
         named = tuple(directories) if len(directories) > 1 else ()
+        present = {one.id_text for one in self.directories if one.is_online}
+        self._misses_directories = any(key not in present for key, _ in directories)
         for directory in self.directories:
             if directory.is_online:
                 try:
                     directory.name_directories(named)
+                    directory.forget_taken_mark()
                 except OSError as error:
                     self._failed(directory, error)
 
