@@ -177,7 +177,7 @@ class Broker:
             store,
             view,
             live,
-            replace(own_info, directories=at_start.directories),
+            replace(own_info, directories=at_start.directories, missing_since=at_start.missing_since),
             clean_start=self._is_clean(),
             losses=self._losses,
             serve_fallback=fallback,

@@ -64,7 +64,7 @@ def encode_registration(broker: BrokerInfo, *, clean_start: bool, timestamp_ms: 
             "log_dirs": broker.log_dirs,
             "cordoned_log_dirs": broker.cordoned_log_dirs,
             "directories": broker.directories,
-            **_losses_row(broker.losses),
+            **_losses_row(broker),
             "clean_start": clean_start,
             "headrace": version,
         }
@@ -86,7 +86,7 @@ def decode_registration(broker_id: int, data: bytes, epoch: int) -> tuple[Broker
     )
     rack = value.get("rack")
     broker = BrokerInfo(
-        broker_id, epoch, tuple(endpoints), rack, False, False, features, *_directories(value), _losses(value)
+        broker_id, epoch, tuple(endpoints), rack, False, False, features, *_directories(value), *_losses(value)
     )
     return broker, bool(value.get("clean_start", False))
 
@@ -221,7 +221,7 @@ def _broker_row(broker: BrokerInfo) -> dict[str, object]:
         "log_dirs": broker.log_dirs,
         "cordoned_log_dirs": broker.cordoned_log_dirs,
         "directories": broker.directories,
-        **_losses_row(broker.losses),
+        **_losses_row(broker),
     }
 
 
@@ -237,7 +237,7 @@ def _broker(row: JsonObject) -> BrokerInfo:
         row["shutting_down"],
         features,
         *_directories(row),
-        _losses(row),
+        *_losses(row),
     )
 
 
@@ -249,19 +249,24 @@ def _directories(row: JsonObject) -> tuple[tuple[tuple[str, ...], ...], tuple[st
     return named, tuple(row.get("cordoned_log_dirs", ())), known
 
 
-def _losses_row(losses: ReplicaLosses) -> dict[str, object]:
+def _losses_row(broker: BrokerInfo) -> dict[str, object]:
     """Empty for a broker that lacks nothing."""
-    if not losses:
-        return {}
-    missing, incomplete = _replicas_row(losses.missing), _replicas_row(losses.incomplete)
-    return {"losses": {"missing": missing, "incomplete": incomplete, "offline": losses.is_offline}}
+    losses, row = broker.losses, dict[str, object]()
+    if losses:
+        missing, incomplete = _replicas_row(losses.missing), _replicas_row(losses.incomplete)
+        row["losses"] = {"missing": missing, "incomplete": incomplete, "offline": losses.is_offline}
+    if broker.missing_since:
+        row["missing_since"] = broker.missing_since
+    return row
 
 
-def _losses(row: JsonObject) -> ReplicaLosses:
+def _losses(row: JsonObject) -> tuple[ReplicaLosses, tuple[tuple[str, int], ...]]:
+    missing_since = tuple((directory_id, epoch) for directory_id, epoch in row.get("missing_since", ()))
     found = row.get("losses")
     if found is None:
-        return NO_LOSSES
-    return ReplicaLosses(_replicas(found["missing"]), _replicas(found["incomplete"]), bool(found["offline"]))
+        return NO_LOSSES, missing_since
+    losses = ReplicaLosses(_replicas(found["missing"]), _replicas(found["incomplete"]), bool(found["offline"]))
+    return losses, missing_since
 
 
 def _replicas_row(replicas: frozenset[ReplicaKey]) -> dict[str, list[int]]:

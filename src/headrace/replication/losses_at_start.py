@@ -5,8 +5,8 @@
                           or the last registration says that it was missing then
                           or this broker was unregistered while it held the log, and other replicas have its records
     a log is incomplete   it ends before the offset up to which it was on the disk (the recovery point)
-                          or its directory is an old copy: an earlier registration of this broker closed it, and the
-                             broker has not missed the log since
+                          or its directory is an old copy: an earlier registration of this broker closed it than the
+                             last one that had it
                           or an earlier start found that, and it has not been in sync since
 
 Otherwise a partition without a log is a new one. The broker registers its directories with their ids, and each
@@ -19,7 +19,7 @@ The only replica of a partition is never incomplete: no other has its records, s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaKey
@@ -29,6 +29,7 @@ from headrace.kernel.ids import TopicPartition
 from headrace.kernel.plurals import counted
 from headrace.replication.lost_logs import LostLogs
 from headrace.storage.dirs import incomplete_logs
+from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 
@@ -42,9 +43,11 @@ _ELECT = (
 
 @dataclass(frozen=True, slots=True)
 class LossesAtStart:
-    """`directories`: for the registration of this start. `problems`: sentences for the operator."""
+    """`directories` and `missing_since` are for the registration of this start. `problems`: sentences for the
+    operator."""
 
     directories: tuple[Directory, ...]
+    missing_since: tuple[tuple[str, int], ...]
     lost: LostLogs
     problems: tuple[str, ...]
 
@@ -68,7 +71,10 @@ class _Comparison:
         }
         known = [*(registered.directories if registered is not None else ()), *_named_by(dirs)]
         self._gone = tuple((key, path) for key, path in dict(known).items() if key not in self._present)
-        self._old_copies = dirs.closed_before(-1 if registered is None else registered.epoch)
+        before = {} if registered is None else dict(registered.missing_since)
+        self._last_epoch = -1 if registered is None else registered.epoch
+        self._missing_since = {key: before.get(key, self._last_epoch) for key, _ in self._gone}
+        self._old_copies = [one for one in dirs.directories if self._is_old_copy(one, before)]
 
     def result(self) -> LossesAtStart:
         missing: dict[str, list[tuple[ReplicaKey, TopicPartition]]] = {}
@@ -99,7 +105,15 @@ class _Comparison:
             for reason, found in incomplete.items()
         ]
         directories = tuple(self._present.items()) + (self._gone if missing else ())
-        return LossesAtStart(directories, lost, (*problems, *alone))
+        return LossesAtStart(
+            directories, tuple(self._missing_since.items()) if missing else (), lost, (*problems, *alone)
+        )
+
+    def _is_old_copy(self, directory: LogDir, missing_since: Mapping[str, int]) -> bool:
+        """Whether a registration that had the directory is later than its last clean stop. A release that did not write
+        the epoch into the mark of the stop leaves -1."""
+        last = missing_since.get(directory.id_text or "", self._last_epoch)
+        return 0 <= directory.previous_broker_epoch < last
 
     def _assigned(self) -> Iterator[tuple[ReplicaKey, TopicPartition, PartitionInfo]]:
         for topic in self._image.topics.values():
@@ -152,7 +166,7 @@ class _Comparison:
         was_in_sync = self._broker_id in (*info.isr, *info.eligible)
         if log.log_end_offset < home.recovery_point_at_start(name):
             return f"the checkpoint of {home.path} names later offsets, so files were removed, cut or replaced"
-        if home in self._old_copies and key not in self._before.missing:
+        if home in self._old_copies:
             return f"{home.path} is an old copy: the broker has run with a newer one since"
         if incomplete_logs.is_marked(log.directory) or (key in self._before.incomplete and not was_in_sync):
             return "an earlier start found that, and they have not been in sync since"

@@ -65,8 +65,10 @@ def image_of(**partitions: PartitionInfo) -> ClusterImage:
     return ClusterImage(version=1, topics=topics)
 
 
-def registered(*directories: tuple[str, str], losses: ReplicaLosses = NO_LOSSES) -> BrokerInfo:
-    return BrokerInfo(OWN, EPOCH, (), directories=directories, losses=losses)
+def registered(
+    *directories: tuple[str, str], losses: ReplicaLosses = NO_LOSSES, missing_since: tuple[tuple[str, int], ...] = ()
+) -> BrokerInfo:
+    return BrokerInfo(OWN, EPOCH, (), directories=directories, losses=losses, missing_since=missing_since)
 
 
 def create(dirs: LogDirs, *names: str) -> None:
@@ -103,7 +105,7 @@ def test_all_directories_are_there(opened: Open) -> None:
     dirs = opened("a", "b")
     for before in (None, registered(), registered(names_of(dirs)[1]), registered(*names_of(dirs))):
         compared = compare(dirs, image(new=(OWN,)), before)
-        assert compared == LossesAtStart(names_of(dirs), compared.lost, ()) and not compared.lost.losses()
+        assert compared == LossesAtStart(names_of(dirs), (), compared.lost, ()) and not compared.lost.losses()
 
 
 def test_partitions_without_a_log_are_lost_with_their_directory(opened: Open) -> None:
@@ -357,12 +359,41 @@ def test_directory_that_an_earlier_registration_closed_is_an_old_copy(
     assert is_complete == (not compared.problems)
 
 
-def test_directory_that_was_missing_meanwhile_is_no_old_copy(opened: Open, tmp_path: Path) -> None:
-    stopped(tmp_path, "shared", "alone", epoch=EPOCH - 1)
-    compared = compare(
-        opened("a"), image(shared=(OWN, OTHER), alone=(OWN,)), registered(losses=lost("shared", "alone"))
-    )
-    assert not compared.lost.losses() and not compared.problems
+@pytest.mark.parametrize(("copied_at", "is_complete"), [(EPOCH - 3, True), (EPOCH - 4, False)])
+def test_directory_that_was_missing_meanwhile(opened: Open, tmp_path: Path, copied_at: int, is_complete: bool) -> None:
+    """It was there for the last time in the registration EPOCH - 3. An older one is a backup in its place."""
+    stopped(tmp_path, "shared", "alone", epoch=copied_at)
+    (tmp_path / "a").rename(tmp_path / "kept")
+    shared_and_alone = image(shared=(OWN, OTHER), alone=(OWN,))
+    kept = open_dirs(tmp_path / "kept")
+    id_text = names_of(kept)[0][0]
+    kept.close()
+    before = BrokerInfo(OWN, EPOCH - 3, (), directories=((id_text, str(tmp_path / "a")),))
+    for epoch in (EPOCH - 2, EPOCH - 1):  # two starts without it
+        empty = open_dirs(tmp_path / "empty")
+        found = compare(empty, shared_and_alone, before)
+        empty.close()
+        assert found.missing_since == ((id_text, EPOCH - 3),)
+        before = BrokerInfo(
+            OWN,
+            epoch,
+            (),
+            None,
+            directories=found.directories,
+            losses=found.lost.losses(),
+            missing_since=found.missing_since,
+        )
+    (tmp_path / "kept").rename(tmp_path / "a")
+    compared = compare(opened("a"), shared_and_alone, before)
+    assert compared.lost.losses() == (NO_LOSSES if is_complete else lost(incomplete=("shared",)))
+    assert is_complete == (not compared.problems)
+
+
+def test_a_backup_in_place_of_a_disk_that_failed_is_an_old_copy(opened: Open, tmp_path: Path) -> None:
+    """The broker had reported its logs as missing when the disk failed."""
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    failed = registered(losses=lost("shared", is_offline=True))
+    assert compare(opened("a"), image(shared=(OWN, OTHER)), failed).lost.losses() == lost(incomplete=("shared",))
 
 
 def test_an_old_copy_is_known_again_after_a_killed_start(opened: Open, tmp_path: Path) -> None:

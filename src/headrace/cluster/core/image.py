@@ -50,6 +50,8 @@ class BrokerInfo:
     # Id and path of each directory that may have a log of this broker, also of those that were missing at its start.
     directories: tuple[tuple[str, str], ...] = ()
     losses: ReplicaLosses = NO_LOSSES
+    # Id of each of `directories` that was missing, and the epoch of the last registration with it.
+    missing_since: tuple[tuple[str, int], ...] = ()
 
     def endpoint(self, listener: str) -> Endpoint | None:
         for endpoint in self.endpoints:

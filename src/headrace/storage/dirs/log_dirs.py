@@ -410,12 +410,6 @@ class LogDirs:
         """
         return all(directory.was_clean for directory in self.directories)
 
-    def closed_before(self, broker_epoch: int) -> list[LogDir]:
-        """Directories whose last clean stop belongs to an earlier registration, and that were not in use since: old
-        copies, because the broker has registered again. A release that did not write the epoch into the mark leaves
-        -1."""
-        return [one for one in self.directories if 0 <= one.previous_broker_epoch < broker_epoch]
-
     def checkpointed_in(self, partition: TopicPartition) -> LogDir | None:
         """A directory whose checkpoints, as the start has read them, name records of the partition, and that has no log
         of this name. A log with the id of an older topic is the one that they name."""
