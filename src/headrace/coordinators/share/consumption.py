@@ -215,7 +215,11 @@ class ShareConsumption:
         for partition, key in keys.items():
             if partition in look.found:
                 continue
-            led = self._share_partitions.loaded(key)
+            try:
+                led = self._share_partitions.loaded(key)
+            except Fault as fault:  # since the first check of this pass
+                look.retry |= not _told(look.found, partition, fault)
+                continue
             if led is None:
                 look.retry = True
                 continue

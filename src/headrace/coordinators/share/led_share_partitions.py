@@ -156,6 +156,13 @@ class LedSharePartitions:
             raise UnknownPartition(f"{name} has no partition {partition[1]}")
 
     def _led(self, key: ShareKey) -> Partition:
+        """The partition, if this broker leads it with its lease."""
+        partition = self._led_by_image(key)
+        partition.check_leads()
+        return partition
+
+    def _led_by_image(self, key: ShareKey) -> Partition:
+        """The partition, if this broker leads it. Without the lease another broker may lead it already."""
         name = self.check_topic(key.topic_id)
         partition = self._partitions.get(name, key.partition)
         if partition is None:
@@ -163,12 +170,15 @@ class LedSharePartitions:
             if known:
                 raise NotLeader(f"{name}-{key.partition} is led by another broker")
             raise UnknownPartition(f"{name} has no partition {key.partition}")
-        partition.check_leads()
+        if partition.isr is None:
+            raise NotLeader(f"{name}-{key.partition} is led by another broker")
         return partition
 
     def loaded(self, key: ShareKey) -> LedSharePartition | None:
         """None when it is not loaded. Raises NotLeader and other faults."""
-        partition = self._led(key)
+        return self._loaded_in_epoch_of(self._led(key), key)
+
+    def _loaded_in_epoch_of(self, partition: Partition, key: ShareKey) -> LedSharePartition | None:
         share_partition = self._share_partitions.get(key)
         if share_partition is not None and (
             share_partition.partition is not partition or share_partition.leader_epoch != partition.leader_epoch
@@ -323,8 +333,9 @@ class LedSharePartitions:
         await self._put(share_partition, changes)
 
     async def release(self, key: ShareKey, member: str) -> None:
+        # Also without the lease: if another broker leads, the share coordinator refuses the change.
         try:
-            share_partition = self.loaded(key)
+            share_partition = self._loaded_in_epoch_of(self._led_by_image(key), key)
         except Fault:
             return
         if share_partition is not None:
@@ -386,12 +397,14 @@ class LedSharePartitions:
             share_partition.timer = asyncio.get_running_loop().call_later(delay, self._locks_are_over, share_partition)
 
     def _locks_are_over(self, share_partition: LedSharePartition) -> None:
+        """Without the lease, too: it may return in the same leader epoch, and the other locks are still valid then."""
         share_partition.timer = None
+        key = share_partition.key
         try:
-            if self.loaded(share_partition.key) is not share_partition:
+            if self._loaded_in_epoch_of(self._led_by_image(key), key) is not share_partition:
                 return
         except Fault:
-            self._drop(share_partition.key)  # its topic is deleted, or another broker leads and writes its state
+            self._drop(key)  # its topic is deleted, or another broker leads and writes its state
             return
         self._put(share_partition, share_partition.core.expire(self._monotonic_ms()))
         self._watch_locks(share_partition)

@@ -34,6 +34,8 @@ class OneLedPartition:
     topic_names: ClassVar = {KEY.topic_id: "t"}
     leader_epoch, log_start_offset, high_watermark = 1, 0, 7
 
+    isr = object()
+
     def check_leads(self) -> None:
         """It does."""
 

@@ -1,4 +1,4 @@
-"""The lock of a record ends after its duration, whatever happens to the wall clock."""
+"""The lock of a record ends after its duration: a wall clock that is set back and a lost lease change no other lock."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from headrace.coordinators.codec.share_state import ShareKey, ShareSnapshot
 from headrace.coordinators.share.core.acquisition import AcquireRequest
+from headrace.coordinators.share.core.share_partition import Acknowledgement, AcknowledgeType
 from headrace.coordinators.share.led_share_partitions import LedSharePartitions
 from headrace.coordinators.share.settings import ShareSettings
 from headrace.kernel.clock import Clock
+from headrace.kernel.errors import NotLeader
 from headrace.replication.replica import PartitionRead
 from headrace.storage.files import SharedFile
 from headrace.storage.segment.batch_scan import Slice
@@ -47,6 +51,7 @@ def a_led_partition(path: Path, count: int) -> Any:
         leader_epoch=1,
         log_start_offset=0,
         high_watermark=count,
+        isr=object(),
         check_leads=lambda: None,
         read=lambda *_, **__: found,
     )
@@ -69,6 +74,32 @@ def test_a_lock_ends_in_time_if_the_wall_clock_is_set_back(tmp_path: Path) -> No
         assert acquired_by("a") and not acquired_by("b")
         clock.set_back_ms = 3_600_000
         await wait_on_loop(lambda: acquired_by("b"), "the records of the first member")
+        shares.close()
+
+    asyncio.run(play())
+
+
+def test_a_lapse_of_the_lease_keeps_the_locks_of_other_members(tmp_path: Path) -> None:
+    """It may return in the same leader epoch, and the records of a dropped share partition would go to others."""
+
+    def without_lease() -> None:
+        raise NotLeader("t-0: this broker lost its session")
+
+    async def play() -> None:
+        settings = {KEY.group_id: ShareSettings(lock_ms=20)}
+        led, nothing = a_led_partition(tmp_path / "records", 5), cast("Any", None)
+        shares = LedSharePartitions(led, led, States(), settings.__getitem__, nothing, nothing, SetBack())
+        share_partition = await shares.load(KEY)
+        for member, lock_ms in (("short", 20), ("long", 600_000)):
+            settings[KEY.group_id] = ShareSettings(lock_ms=lock_ms)
+            shares.is_open(share_partition)
+            assert shares.hand_out(share_partition, AcquireRequest(member, 2, 2, strict=True), 1 << 20) is not None
+        led.check_leads, has_lease = without_lease, led.check_leads
+        with pytest.raises(NotLeader):
+            await shares.acknowledge(KEY, "long", [])
+        await wait_on_loop(lambda: share_partition.core.next_fetch_offset == 0, "the end of the short lock")
+        led.check_leads = has_lease
+        await shares.acknowledge(KEY, "long", [Acknowledgement(2, 3, (AcknowledgeType.ACCEPT,))])
         shares.close()
 
     asyncio.run(play())
