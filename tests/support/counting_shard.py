@@ -40,6 +40,9 @@ class Counters:
         return Result()
 
     def unloaded(self) -> list[Answer]:
+        return self.refuse_waiting()
+
+    def refuse_waiting(self) -> list[Answer]:
         return [(token, Refused(ErrorCode.not_coordinator, "gone")) for token in self.waiting]
 
 

@@ -20,6 +20,7 @@ from headrace.cluster.core.image import BrokerInfo, Endpoint
 from headrace.cluster.view import ClusterView
 from headrace.coordinators.codec.share_state import ShareKey
 from headrace.coordinators.group.coordinator import GroupCoordinator
+from headrace.coordinators.group.core.classic.group import ClassicGroup
 from headrace.coordinators.group.core.classic.messages import JoinRequest, SyncRequest
 from headrace.coordinators.group.core.heartbeat_messages import HeartbeatRequest, ShareHeartbeatRequest
 from headrace.coordinators.group.core.offsets.requests import CommitRequest
@@ -158,26 +159,57 @@ def test_every_operation_is_refused(kind: type, coordinator_on: Any, operations:
     on_loop(scenario)
 
 
-def test_members_have_their_whole_session_again_when_the_lease_returns() -> None:
+@pytest.mark.parametrize("returns_before_the_end", [True, False])
+def test_members_have_their_whole_session_again_when_the_lease_returns(returns_before_the_end: bool) -> None:
     """They could not reach the coordinator meanwhile."""
 
     async def scenario() -> None:
-        log, fired = MemoryLog(), list[str]()
+        log, fired, now = MemoryLog(), list[str](), asyncio.get_running_loop().time
         runtime = runtime_on(log)
 
-        def expire(now_ms: int) -> Result:
-            fired.append("expired")
-            return Result()
+        def timer(name: str, *, awaits_client: bool) -> Timer:
+            def expire(now_ms: int) -> Result:
+                fired.append(name)
+                return Result()
 
-        runtime.submit("a", lambda shard, now_ms: Result(timers=[Timer("session", 1, expire, retry_ms=1)]))
+            return Timer(name, 40, expire, retry_ms=1, awaits_client=awaits_client)
+
+        timers = [timer("session", awaits_client=True), timer("other", awaits_client=False)]
+        begun_at = now()
+        runtime.submit("a", lambda shard, now_ms: Result(timers=timers))
         log.is_led = False
+        await asyncio.sleep(0.02 if returns_before_the_end else 0.06)
         with pytest.raises(Refused):
             runtime.submit("a", put(b"k", b"1"))
-        await asyncio.sleep(0.02)
+        refused_at = now()
         assert not fired
         log.is_led = True
         assert await runtime.run("a", put(b"k", b"1")) == (None, b"1"), "the state is the same as before"
-        await wait_on_loop(lambda: fired, "the end of the session")
+        await wait_on_loop(lambda: "other" in fired, "the other timer")
+        assert now() - begun_at >= 0.039
+        await wait_on_loop(lambda: "session" in fired, "the end of the session")
+        assert now() - refused_at >= 0.039, "a timer may fire a millisecond early"
+
+    on_loop(scenario)
+
+
+def test_callers_that_wait_are_sent_to_the_new_coordinator() -> None:
+    """Otherwise a JoinGroup has no answer until the client's rebalance timeout: it sends no heartbeat meanwhile."""
+
+    async def scenario() -> None:
+        log = MemoryLog()
+        groups = groups_on(log)
+        first = await groups.join(JOIN)
+        group = cast("ClassicGroup", groups.runtime.hosted(0).shard.groups["g"])
+        for _ in range(2):  # the lease may return, and end again
+            joining = asyncio.ensure_future(groups.join(replace(JOIN, member_id=first.member_id)))
+            await wait_on_loop(lambda: group.awaiting_joins == 1, "the wait for other members")
+            log.is_led = False
+            with pytest.raises(Refused):
+                await groups.heartbeat("g", "m", None, 1)
+            assert (await joining).error is ErrorCode.not_coordinator
+            log.is_led = True
+        groups.close()
 
     on_loop(scenario)
 

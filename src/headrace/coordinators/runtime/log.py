@@ -1,4 +1,4 @@
-"""The log under one shard: a port of five methods, and its implementation on a led partition.
+"""The log under one shard: a port, and its implementation on a led partition.
 
 The port separates the runtime from replication. Tests use a log in memory. The transaction, group and share
 coordinators use the same port.

@@ -43,13 +43,15 @@ class Timer:
     """Run `fire` in `delay_ms`; a second timer of the same key replaces the first. `fire=None` cancels.
 
     If its records cannot be written, it fires again after `retry_ms`: a dead member must be removed once the replicas
-    are back.
+    are back. `awaits_client`: it fires because a client was silent for `delay_ms`. This time starts anew when clients
+    can reach the coordinator again.
     """
 
     key: Hashable
     delay_ms: int = 0
     fire: Callable[[int], Result] | None = None
     retry_ms: int = 500
+    awaits_client: bool = False
 
 
 @dataclass(slots=True)

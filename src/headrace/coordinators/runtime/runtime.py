@@ -158,13 +158,15 @@ class CoordinatorRuntime(Generic[S]):
         if self.loading:
             raise Refused(ErrorCode.coordinator_load_in_progress, f"{self.topic} is being loaded: try again")
         found: list[Reply] = []
-        for _, hosted in list(self.active_shards()):
+        for index, hosted in list(self.active_shards()):
             try:
                 here: Awaited[Iterable[Reply]] = hosted.read(operation)
                 found.extend(await settled(here))
             except Refused as refused:
                 if refused.code is not ErrorCode.not_coordinator:
                     raise
+                if index not in self._hosted:
+                    continue  # another broker has it now, and lists it
                 raise Refused(ErrorCode.coordinator_not_available, refused.message) from refused
         return found
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -49,6 +50,9 @@ class Shard(Replays, Protocol):
 
     def unloaded(self) -> list[Answer]:
         """The shard is unloaded: returns the answers for waiting callers (usually NOT_COORDINATOR)."""
+
+    def refuse_waiting(self) -> list[Answer]:
+        """The shard stays, but another broker may coordinate: returns NOT_COORDINATOR for all waiting callers."""
 
 
 S = TypeVar("S", bound=Shard)
@@ -89,6 +93,9 @@ class HostedShard(Generic[S]):
         self._operations_this_turn = 0
         self._gathers = False
         self._commits = CommitQueue(log, write_timeout_ms)
+        # When this broker was last seen without the lease, on the event loop's clock.
+        self._unled_at = -math.inf
+        self._callers_may_wait = False
         self._load_task: asyncio.Task[None] | None = None
 
     # Life
@@ -148,7 +155,16 @@ class HostedShard(Generic[S]):
         if self.phase is Phase.CLOSED:
             raise Refused(ErrorCode.not_coordinator, f"{self.name} is not led by this broker")
         if not self._log.is_led:
+            self._without_lease()
             raise Refused(ErrorCode.not_coordinator, f"{self.name}: this broker lost its session, another may lead it")
+
+    def _without_lease(self) -> None:
+        """Members that wait here, for example for a rebalance, must find the coordinator that may have replaced this
+        one."""
+        self._unled_at = self._loop.time()
+        if self._callers_may_wait:
+            self._callers_may_wait = False
+            self._answer(self.shard.refuse_waiting())
 
     def submit(self, operation: Callable[[S, int], Result], *, asks_first: bool = True) -> Any:
         """Runs one operation. Returns its reply, or a future of it if the reply must wait for a commit. The caller
@@ -165,6 +181,7 @@ class HostedShard(Generic[S]):
             raise Refused(coordinator_error(refusal.code), refusal.message)
         now_ms = self._clock()
         result = operation(self.shard, now_ms)
+        self._callers_may_wait = True
         if result.records:
             self._write(result, now_ms, asks_first=not asks_first)
         for timer in result.timers:
@@ -215,16 +232,22 @@ class HostedShard(Generic[S]):
         if self.phase is not Phase.ACTIVE or timer.fire is None:
             return
         if not self._log.is_led:
-            # Members could not reach this coordinator without the lease. When it returns, they get their time again.
-            self._timers.apply(Timer(timer.key, max(timer.delay_ms, timer.retry_ms), timer.fire, timer.retry_ms))
+            self._without_lease()
+            self._timers.apply(timer, in_ms=timer.retry_ms)
             return
+        if timer.awaits_client:
+            # Clients could not reach this coordinator without the lease. They get their time again.
+            left_s = self._unled_at + timer.delay_ms / 1000 - self._loop.time()
+            if left_s > 0:
+                self._timers.apply(timer, in_ms=math.ceil(left_s * 1000))
+                return
         try:
             is_written = self._accept(timer.fire(self._clock()))
         except Exception:  # boundary of a timer: no caller waits for it, and the event loop must continue
             _log.exception("%s: a timer failed", self.name)
             return
         if not is_written and self.phase is Phase.ACTIVE:
-            self._timers.apply(Timer(timer.key, timer.retry_ms, timer.fire, timer.retry_ms))
+            self._timers.apply(timer, in_ms=timer.retry_ms)
 
     def _accept(self, result: Result) -> bool:
         """A result without a caller: of a timer, a load or a continuation. False: not written."""

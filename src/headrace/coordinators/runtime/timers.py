@@ -31,13 +31,14 @@ class Timers:
     def __len__(self) -> int:
         return len(self._armed)
 
-    def apply(self, timer: Timer) -> None:
+    def apply(self, timer: Timer, *, in_ms: int | None = None) -> None:
+        """Sets or cancels a timer. `in_ms`: fires then, instead of after its delay."""
         if timer.fire is None:
             armed = self._armed.pop(timer.key, None)
             if armed is not None:
                 armed.handle.cancel()
             return
-        deadline = self._loop.time() + timer.delay_ms / 1000
+        deadline = self._loop.time() + (timer.delay_ms if in_ms is None else in_ms) / 1000
         armed = self._armed.get(timer.key)
         if armed is not None and deadline >= armed.armed_for:
             armed.deadline = deadline

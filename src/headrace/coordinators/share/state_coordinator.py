@@ -82,7 +82,7 @@ class ShareStateCoordinator:
             try:
                 needed = hosted.read(partial(_first_needed_offset, partition.log_end_offset))
             except Fault:
-                continue  # this broker has lost its lease
+                continue  # this broker has no lease, or has just stepped down
             # Only when the state is committed: if a new snapshot were lost, the next leader would need the old one.
             if isinstance(needed, asyncio.Future):
                 needed.add_done_callback(partial(self._delete_when_committed, partition))

@@ -26,8 +26,9 @@ class Effects:
     def answer(self, token: Token, reply: object) -> None:
         self.answers.append((token, reply))
 
-    def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result], **more: int) -> None:
-        self.timers.append(Timer(key, delay_ms, fire, **more))
+    def arm(self, key: Hashable, delay_ms: int, fire: Callable[[int], Result]) -> None:
+        """A timer that waits for members."""
+        self.timers.append(Timer(key, delay_ms, fire, awaits_client=True))
 
     def disarm(self, key: Hashable) -> None:
         self.timers.append(Timer(key))

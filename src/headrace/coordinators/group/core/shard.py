@@ -44,12 +44,13 @@ from headrace.coordinators.group.core.share.heartbeat import ShareHeartbeats
 from headrace.coordinators.group.core.streams.group import StreamsGroup
 from headrace.coordinators.group.core.streams.heartbeat import StreamsHeartbeats
 from headrace.coordinators.group.core.streams.messages import StreamsHeartbeatRequest
-from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Token
+from headrace.coordinators.runtime.result import DEFERRED, Answer, Result, Timer, Token
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import uuid_to_text
 
 # Tombstones of one clean-up, about 100 bytes each: enough for most, and short enough not to delay others.
 _MOST_TOMBSTONES: Final = 2_000
+_CLEAN_UP: Final = "clean-up"
 
 
 class GroupShard:
@@ -308,7 +309,8 @@ class GroupShard:
             if len(effects.records) >= _MOST_TOMBSTONES:
                 delay_ms = 10  # the rest in a moment, so that other requests run in between
                 break
-        effects.arm(("clean-up",), delay_ms, self.clean_up, retry_ms=self.settings.offsets_retention_check_interval_ms)
+        interval_ms = self.settings.offsets_retention_check_interval_ms
+        effects.timers.append(Timer(_CLEAN_UP, delay_ms, self.clean_up, retry_ms=interval_ms))
         return effects.result(atomic=False)
 
     # Life
@@ -340,7 +342,7 @@ class GroupShard:
                 group.leader = next(iter(group.members))
             if is_left_behind or len(group.members) > self.settings.max_size:
                 self._rebalances.prepare(group, effects, now_ms)
-        effects.arm(("clean-up",), self.settings.offsets_retention_check_interval_ms, self.clean_up)
+        effects.timers.append(Timer(_CLEAN_UP, self.settings.offsets_retention_check_interval_ms, self.clean_up))
         return effects.result(replay=False)
 
     def _watch_consumer_members(self, group: ConsumerGroup, effects: Effects) -> None:
@@ -352,6 +354,9 @@ class GroupShard:
                 self._heartbeats.watch_rebalance(group.group_id, member, effects)
 
     def unloaded(self) -> list[Answer]:
+        return self.refuse_waiting()
+
+    def refuse_waiting(self) -> list[Answer]:
         effects = Effects()
         for group in self.groups.values():
             if isinstance(group, ClassicGroup):

@@ -148,6 +148,9 @@ class ShareStateShard:
     def unloaded(self) -> list[Answer]:
         return []
 
+    def refuse_waiting(self) -> list[Answer]:
+        return []
+
 
 def _not_begun(what: str) -> Refused:
     return Refused(ErrorCode.invalid_request, f"a share partition without state cannot be {what}: initialize it first")

@@ -101,6 +101,9 @@ class TransactionShard:
         self._markers.forget()
         return []
 
+    def refuse_waiting(self) -> list[Answer]:
+        return []
+
     # Requests
 
     def init_producer_id(
