@@ -11,6 +11,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from headrace.client.blocking.client import READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.cluster_client import ClusterClient
+from headrace.client.record_fetch import FetchedRecords, fetch_records
+from headrace.kernel.ids import TopicPartition as OurPartition
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.offsets import OffsetRange
 from headrace.pipelines.source.reader import RangePartition, read_range
@@ -119,6 +122,29 @@ def wire_client(client: BlockingClient, topic: str, fetch_bytes: int) -> Reader:
     return lambda start, end: [r.offset for r in fetched_records(client, (topic, 0), start, end, settings)]
 
 
+async def visible_to_async_client(bootstrap: str, topic: str, stable: int, fetch_bytes: int) -> dict[int, list[int]]:
+    """What the HTTP services read from each start offset."""
+    place = OurPartition(topic, 0)
+    client = ClusterClient(bootstrap, client_id="test")
+    seen: dict[int, list[int]] = {}
+    try:
+        for start in range(stable):
+            seen[start], at = [], start
+            while at < stable:
+                (found,) = (
+                    await fetch_records(
+                        client, {place: at}, max_wait_ms=5, max_bytes=fetch_bytes, isolation_level=READ_COMMITTED
+                    )
+                ).values()
+                assert isinstance(found, FetchedRecords), found
+                assert found.next_offset > at, f"{topic} at {at}: nothing, although {stable} is stable"
+                seen[start] += [record.offset for record in found.records]
+                at = found.next_offset
+    finally:
+        await client.close()
+    return seen
+
+
 def assert_every_range(name: str, reader: Reader, visible: list[int], stable: int) -> None:
     for start in range(stable + 1):
         for end in range(start, stable + 1):
@@ -135,6 +161,10 @@ def assert_readers_agree(bootstrap: str, client: BlockingClient, topic: str, vis
     assert_every_range("Spark source", spark_source(bootstrap, topic, ALL_AT_ONCE), visible, stable)
     assert_every_range("client", wire_client(client, topic, ALL_AT_ONCE), visible, stable)
     assert_small = assert_every_range if is_long() else assert_every_start
+    for size in (ALL_AT_ONCE, *SMALL_CHUNKS):
+        by_start = asyncio.run(visible_to_async_client(bootstrap, topic, stable, size))
+        for start, found in by_start.items():
+            assert found == [offset for offset in visible if start <= offset], f"async client, {size}, from {start}"
     for size in SMALL_CHUNKS:
         assert_small(f"Spark source, {size} bytes", spark_source(bootstrap, topic, size), visible, stable)
         assert_small(f"client, {size} bytes", wire_client(client, topic, size), visible, stable)

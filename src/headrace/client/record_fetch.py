@@ -9,7 +9,7 @@ A fetch waits at the broker, and answers come in order. So a reader needs a clie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from headrace.client.cluster_client import ClusterClient
@@ -17,10 +17,9 @@ from headrace.client.errors import NoAnswer, Unreachable
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
-from headrace.records.batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records
-from headrace.records.visible import visible_batches
+from headrace.records.visible import visible_batches, whole_batches
 from headrace.wire.apis import ApiKey
 from headrace.wire.entities import Entity
 
@@ -134,23 +133,21 @@ def _read(item: Entity, partition: TopicPartition, offset: int) -> FetchedRecord
     if code is not ErrorCode.none:
         return Refused(code, f"fetch of {partition} at offset {offset}: {code.name}")
     aborted = [(int(each.producer_id), int(each.first_offset)) for each in item.aborted_transactions or ()]
-    data = bytes(item.records or b"")
-    whole = after = 0
-    while whole + HEADER_BYTES <= len(data):
-        size = LOG_OVERHEAD_BYTES + int.from_bytes(data[whole + 8 : whole + 12], "big")
-        if whole + size > len(data):
-            break
-        after = (
-            int.from_bytes(data[whole : whole + 8], "big") + int.from_bytes(data[whole + 23 : whole + 27], "big") + 1
-        )
-        whole += size
     try:
-        records = [
-            record
-            for batch in visible_batches(memoryview(data)[:whole], aborted, offset)
-            for record in iter_records(batch)
-            if record.offset >= offset
-        ]
+        records, next_offset = visible_records(bytes(item.records or b""), aborted, offset)
     except Fault as fault:
         return fault
-    return FetchedRecords(records, max(after, offset), int(item.high_watermark))
+    return FetchedRecords(records, next_offset, int(item.high_watermark))
+
+
+def visible_records(chunk: bytes, aborted: Collection[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
+    """The records of a fetched chunk from `offset` on that a consumer sees, and the next offset to fetch. Raises
+    CorruptBatch."""
+    size, next_offset = whole_batches(chunk)
+    records = [
+        record
+        for batch in visible_batches(memoryview(chunk)[:size], aborted, offset)
+        for record in iter_records(batch)
+        if record.offset >= offset
+    ]
+    return records, max(next_offset, offset)

@@ -1,4 +1,5 @@
-"""Which batches of a fetched chunk a consumer sees. Every reader of committed records uses this module.
+"""Which batches of a fetched chunk are whole, and which of them a consumer sees. Every reader of committed records uses
+this module.
 
 A broker answers a read_committed fetch with whole batches up to the last stable offset and with a list of aborted
 transactions: the producer id and the first offset of each that reaches into the range. The batches themselves do not
@@ -18,13 +19,40 @@ has no list; the consumer sees everything but control batches. Mirrors Kafka's C
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from headrace.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchView, batches
+from headrace.kernel.errors import CorruptBatch
+from headrace.records.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    TRANSACTIONAL_BIT,
+    BatchView,
+    batches,
+)
 from headrace.records.control import ControlType, control_type
 
 END_OF_LOG: Final = 1 << 63
+_BATCH_PREFIX: Final = struct.Struct(">qiibIhi")
+
+
+def whole_batches(chunk: memoryview | bytes) -> tuple[int, int]:
+    """(bytes of whole batches, offset after the last of them or -1). A broker may cut the last batch short.
+
+    The next fetch begins at this offset, also if the consumer sees none of the batches: they may be markers.
+    """
+    at, next_offset, size = 0, -1, len(chunk)
+    while at + HEADER_BYTES <= size:
+        base, length, _, magic, _, _, last_delta = _BATCH_PREFIX.unpack_from(chunk, at)
+        if magic != 2 or length < HEADER_BYTES - LOG_OVERHEAD_BYTES or last_delta < 0:
+            raise CorruptBatch(f"batch at offset {base}: magic {magic}, {length} bytes: not a v2 record batch")
+        if at + LOG_OVERHEAD_BYTES + length > size:
+            break
+        at += LOG_OVERHEAD_BYTES + length
+        next_offset = base + last_delta + 1
+    return at, next_offset
 
 
 class AbortedTransactions:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.client.blocking.fetch import whole_batches
 from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.kernel.errors import CorruptBatch
 from headrace.kernel.ids import partition_for_key
@@ -20,6 +19,7 @@ from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
 from headrace.records.control import build_end_txn_marker
 from headrace.records.reader import read_records
+from headrace.records.visible import whole_batches
 from headrace.serialization.arrow_records import Decoder, arrow_schema
 from tests.support.unreadable_batches import Damage, unreadable_batch
 

@@ -19,6 +19,7 @@ from headrace.client.offsets import EARLIEST, FoundOffset, list_offsets
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import batches
+from headrace.records.visible import whole_batches
 from headrace.wire.apis import ApiKey
 
 # Kafka's replica id for debugging consumers: followers answer it, and leaders do not count it as a follower.
@@ -135,18 +136,8 @@ async def _fetch(
     found = answer.responses[0].partitions[0]
     if found.error_code:
         raise ToolFailed(f"{partition} on broker {node}: {ErrorCode(found.error_code).name}")
-    return int(found.high_watermark), _whole_batches(bytes(found.records or b""))
-
-
-def _whole_batches(data: bytes) -> bytes:
-    """The records without an incomplete last batch, which the size limit may cause."""
-    at = 0
-    while at + 12 <= len(data):
-        size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
-        if at + size > len(data):
-            break
-        at += size
-    return data[:at]
+    records = bytes(found.records or b"")
+    return int(found.high_watermark), records[: whole_batches(records)[0]]
 
 
 TOOL = Tool("Compare the replicas of partitions.", OPTIONS, run)

@@ -25,17 +25,16 @@ from headrace.client.blocking.client import (
 from headrace.client.blocking.connection import BlockingConnection
 from headrace.client.errors import Unreachable
 from headrace.kernel.errors import CorruptBatch, ErrorCode, OffsetOutOfRange, Refused
-from headrace.records.batch import HEADER_BYTES, BatchView
+from headrace.records.batch import BatchView
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records
 from headrace.records.unreadable import UnreadableBatch
-from headrace.records.visible import visible_batches
+from headrace.records.visible import visible_batches, whole_batches
 
 _FETCH_KEY: Final = 1
 _FETCH_VERSION: Final = 11
 _LANE: Final = "fetch"
 _ONE_PARTITION: Final = struct.Struct(">hqqqi")
-_BATCH_PREFIX: Final = struct.Struct(">qiibIhi")
 
 
 @dataclass(frozen=True)
@@ -70,20 +69,6 @@ class FetchStalled(Refused):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.request_timed_out, message)
-
-
-def whole_batches(data: memoryview) -> tuple[int, int]:
-    """(bytes of whole batches, offset after the last of them or -1). A broker may cut the last batch short."""
-    at, next_offset, size = 0, -1, len(data)
-    while at + HEADER_BYTES <= size:
-        base, length, _, magic, _, _, last_delta = _BATCH_PREFIX.unpack_from(data, at)
-        if magic != 2 or length < HEADER_BYTES - 12 or last_delta < 0:
-            raise CorruptBatch(f"batch at offset {base}: magic {magic}, {length} bytes: not a v2 record batch")
-        if at + 12 + length > size:
-            break
-        at += 12 + length
-        next_offset = base + last_delta + 1
-    return at, next_offset
 
 
 class FetchStream:

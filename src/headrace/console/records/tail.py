@@ -15,10 +15,11 @@ from typing import Final
 from headrace.client.cluster_client import ClusterClient
 from headrace.console.records.decoding import Decoding, ShownRecord
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import CorruptBatch, ErrorCode, Refused
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records
-from headrace.records.visible import visible_batches
+from headrace.records.unreadable import UnreadableBatch
+from headrace.records.visible import visible_batches, whole_batches
 from headrace.wire.apis import ApiKey
 
 _EVERY_S: Final = 0.25
@@ -103,12 +104,14 @@ class Tail:
     def _take(self, partition: int, code: ErrorCode, records: bytes | None) -> None:
         if code is not ErrorCode.none:
             raise Refused(code, f"{self._decoding.topic}-{partition}: {code.name}")
-        start = self._at[partition]
+        start, chunk = self._at[partition], memoryview(records or b"")
+        size, next_offset = whole_batches(chunk)
+        # Also past batches that are not shown, for example the marker at the end of a transaction.
+        self._at[partition] = max(next_offset, start)
         try:
-            for batch in visible_batches(memoryview(records or b""), (), start):
-                self._at[partition] = batch.last_offset + 1
+            for batch in visible_batches(chunk[:size], (), start):
                 self._count += batch.record_count
                 # The last few of a batch: its others would be left out anyway.
                 self._waiting.extend((partition, record) for record in deque(iter_records(batch), maxlen=_SHOWN))
-        except CorruptBatch:
-            return  # the last batch of an answer may be cut short; the next fetch has it whole
+        except UnreadableBatch as fault:
+            raise fault.of(self._decoding.topic, partition) from fault

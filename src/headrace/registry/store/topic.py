@@ -9,15 +9,13 @@ from typing import Final, TypeVar
 from headrace.client.cluster_client import ClusterClient, check
 from headrace.client.errors import NoAnswer, Unreachable
 from headrace.client.offsets import EARLIEST, LATEST, list_offsets
+from headrace.client.record_fetch import READ_COMMITTED, visible_records
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
-from headrace.records.reader import iter_records
-from headrace.records.visible import visible_batches
 from headrace.wire.apis import ApiKey
 
-READ_COMMITTED: Final = 1
 _REPLICATION_FACTOR: Final = 3
 _PAUSE_S: Final = 0.1
 _RETRIABLE: Final = frozenset(
@@ -128,22 +126,4 @@ class SchemasTopic:
         found = answer.responses[0].partitions[0]
         check(found.error_code, None, f"fetch of topic {self.name!r} at offset {offset}")
         aborted = [(int(each.producer_id), int(each.first_offset)) for each in found.aborted_transactions or ()]
-        return _readable(bytes(found.records or b""), aborted, offset)
-
-
-def _readable(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
-    whole = after = 0
-    while whole + 61 <= len(data):
-        size = 12 + int.from_bytes(data[whole + 8 : whole + 12], "big")
-        if whole + size > len(data):
-            break
-        base = int.from_bytes(data[whole : whole + 8], "big")
-        after = base + int.from_bytes(data[whole + 23 : whole + 27], "big") + 1
-        whole += size
-    records = [
-        record
-        for batch in visible_batches(memoryview(data)[:whole], aborted, offset)
-        for record in iter_records(batch)
-        if record.offset >= offset
-    ]
-    return records, max(after, offset)
+        return visible_records(bytes(found.records or b""), aborted, offset)
