@@ -144,7 +144,6 @@ PLACES: Final = {
     "coordinators.group.core.streams.heartbeat:StreamsHeartbeats.keep_alive": "sessions of members",
     "coordinators.group.core.streams.heartbeat:StreamsHeartbeats.watch_revocation": "rebalances",
     "coordinators.runtime.loading:replay_log": MEASURED,
-    "coordinators.runtime.shard:HostedShard._fire": PAUSE,
     "coordinators.runtime.timers:Timers._wake": "sessions of members",
     "coordinators.runtime.timers:Timers.apply": "sessions of members",
     "coordinators.share.consumption:ShareConsumption._end": DEADLINE,
