@@ -11,6 +11,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient, NewTopic, OffsetSpec
 
 from headrace.api.errors import NotPossible
+from headrace.kernel.internal_topics import refusal
 
 _TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 0.02
@@ -90,8 +91,12 @@ class Topics:
         assert found is not None, name
         return found
 
-    def delete(self, name: str) -> None:
-        """Returns when a broker has forgotten the topic. Raises NotPossible with the reason of the controller."""
+    def delete(self, name: str, *, internal: bool = False) -> None:
+        """Returns when a broker has forgotten the topic. Raises NotPossible with the reason of the controller. Topics
+        that hold the state of brokers and tools need `internal=True`: the error says what would be lost."""
+        why_not = None if internal else refusal([name], "internal=True")
+        if why_not is not None:
+            raise NotPossible(why_not)
         try:
             self._admin.delete_topics([name])[name].result(_TIMEOUT_S)
         except KafkaException as error:

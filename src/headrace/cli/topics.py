@@ -6,7 +6,6 @@ from typing import Annotated, Final, TypedDict
 
 import typer
 
-from headrace.cli.facts.internal_topics import loss, refusal
 from headrace.cli.facts.topic_facts import PartitionRow, TopicRow, partition_rows, topic_rows
 from headrace.cli.facts.topic_sizing import Demand
 from headrace.cli.facts.topic_sizing import plan as plan_topic
@@ -32,6 +31,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.offsets import LATEST, list_offsets
 from headrace.kernel.errors import Fault
 from headrace.kernel.ids import INTERNAL_TOPICS, TopicPartition
+from headrace.kernel.internal_topics import loss, refusal
 from headrace.kernel.plurals import counted
 from headrace.wire.apis import ApiKey
 
@@ -229,9 +229,12 @@ def rm(
 
 def _deletion(row: DeletedTopic) -> str:
     what = f"{counted(row['partitions'], 'partition')}, {counted(row['records'], 'record')}"
-    lost = loss(row["topic"])
-    also = "" if lost is None else f", and with them {lost}"
-    return f"{verb(row, 'deleted', 'delete')} topic {row['topic']}: {what}{also}"
+    return f"{verb(row, 'deleted', 'delete')} topic {row['topic']}: {what}{_with_them(row['topic'])}"
+
+
+def _with_them(topic: str) -> str:
+    lost = loss(topic)
+    return "" if lost is None else f", and with them {lost}"
 
 
 @app.command()
@@ -240,6 +243,9 @@ def empty(
     before: Annotated[
         int | None, typer.Option("--before", min=0, help="Delete only records before this offset.")
     ] = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Empty an internal topic too. The command says what is lost.")
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = None,
@@ -253,6 +259,9 @@ def empty(
 
     async def action(client: ClusterClient) -> list[EmptiedPartition]:
         await existing_topics(client, [topic])
+        why_not = None if internal else refusal([topic], "--internal", only_records=True)
+        if why_not is not None:
+            raise Failed(why_not)
         leaders = await client.leaders([topic])
         ends = await list_offsets(client, dict.fromkeys(leaders, LATEST), leaders)
         targets: dict[TopicPartition, int] = {}
@@ -281,7 +290,9 @@ def empty(
 
 
 def _emptying(row: EmptiedPartition) -> str:
-    return f"{verb(row, 'deleted', 'delete')} the records of {row['partition']} before offset {row['before']}"
+    topic, _, _ = row["partition"].rpartition("-")
+    what = f"the records of {row['partition']} before offset {row['before']}"
+    return f"{verb(row, 'deleted', 'delete')} {what}{_with_them(topic)}"
 
 
 @app.command()

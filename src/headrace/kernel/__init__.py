@@ -1,5 +1,6 @@
 """Types and functions that every other package uses: `ids`, `errors` (the error table), `isolation`, `checksum`,
-`clock`, `dataclass`, `plurals`, `json_values`, `parent_process` (a process that ends with the one that started it).
+`clock`, `dataclass`, `plurals`, `json_values`, `parent_process` (a process that ends with the one that started it),
+`internal_topics` (topics that hold the state of brokers and tools).
 
 When hypothesis is installed, kio imports it to register test strategies. That costs a tenth of a second at the start of
 every command on a developer's machine, and Headrace does not use them. This module hides hypothesis while kio loads.

@@ -2,7 +2,6 @@
 
 `topic_facts`       metadata, offsets and sizes, partition by partition
 `topic_sizing`      how many partitions, replicas and disks a topic needs
-`internal_topics`   topics that hold the state of brokers and tools
 `group_positions`   groups of every type: names, descriptions, positions
 `group_lag`         the lag of groups and how it changes
 `pipeline_topics`   the topics that a pipeline reads and writes, as its files name them

@@ -11,6 +11,7 @@ from headrace.cli.kafka_tools.support.options import Arguments, Option
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, code_text
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.ids import TopicPartition
+from headrace.kernel.internal_topics import refusal
 from headrace.wire.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ OPTIONS = (
         "file",
         required=True,
     ),
+    Option("delete-internal", "Delete records of internal topics too; without it they are refused."),
 )
 
 
@@ -35,7 +37,11 @@ async def run(arguments: Arguments, client: ClusterClient) -> int:
         if partition in wanted:
             raise ToolFailed(f"Offset json file contains duplicate topic partitions: {partition}")
         wanted[partition] = json_files.whole_number(path, "offset", entry["offset"])
-    known = (await client.refresh(sorted({partition.topic for partition in wanted}))).topics
+    names = sorted({partition.topic for partition in wanted})
+    why_not = None if arguments["delete-internal"] else refusal(names, "--delete-internal", only_records=True)
+    if why_not is not None:
+        raise ToolFailed(why_not)
+    known = (await client.refresh(names)).topics
     leaders = leaders_of([topic for topic in known.values() if not topic.error_code])
     print("Executing records delete operation")
     by_leader: dict[int, dict[str, list[dict[str, int]]]] = {}

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from headrace.cli.facts.internal_topics import refusal
 from headrace.cli.kafka_tools.support.options import Arguments, Option, properties
 from headrace.cli.kafka_tools.support.tool import CONNECTION, Tool, ToolFailed, answer_error
 from headrace.client.cluster_client import ClusterClient
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import INTERNAL_TOPICS, OTHER_SPELLINGS, ZERO_UUID, uuid_from_text, uuid_to_text
+from headrace.kernel.internal_topics import refusal
 
 if TYPE_CHECKING:
     from headrace.wire.messages.answers.describe_topic_partitions import DescribeTopicPartitionsResponsePartition

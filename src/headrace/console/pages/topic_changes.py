@@ -15,8 +15,9 @@ from headrace.console.core import formats
 from headrace.console.pages.topics import readers
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
-from headrace.console.visit import Redirect, Visit
+from headrace.console.visit import Form, Redirect, Visit
 from headrace.kernel.errors import Refused
+from headrace.kernel.internal_topics import loss
 from headrace.kernel.plurals import counted
 
 # The settings that the form for a new topic offers; the page of the topic has all of them.
@@ -108,17 +109,18 @@ async def grow_topic(visit: Visit) -> View | Redirect:
 async def empty_topic(visit: Visit) -> View | Redirect:
     topic = await visit.cluster.topic(visit.path("topic"))
     if visit.submitted:
-        await visit.form()
+        _check_internal(topic, await visit.form(), "empty")
         await changes.empty_topic(visit.cluster.client, topic)
         return visit.done(f"{topic.name} is empty.", "topics", topic.name)
     consequences = [
         f"{await _contents(visit, topic)} are deleted on all replicas. There is no way back.",
         "Offsets go on counting: the next record gets the offset after the last deleted one.",
+        *_state_lost(topic),
         *await _readers_left(visit, topic, "Groups that have not read all records miss the rest"),
     ]
     return _confirmation(
         visit, topic, "empty", f"Delete all records of {topic.name}", consequences, label="Delete all records",
-        dangerous=True,
+        dangerous=True, internal=_internal_label(topic, "Empty"),
     )  # fmt: skip
 
 
@@ -128,19 +130,34 @@ async def delete_topic(visit: Visit) -> View | Redirect:
         form = await visit.form()
         if form.text("name") != topic.name:
             raise Rejected(422, f"type {topic.name} to delete it: you typed {form.text('name')!r}")
+        _check_internal(topic, form, "delete")
         await changes.delete_topic(visit.cluster.client, topic.name)
         return visit.done(f"Topic {topic.name} is deleted.", "topics")
     consequences = [
         f"{counted(len(topic.partitions), 'partition')} with {await _contents(visit, topic)} are deleted. There is no "
         "way back.",
-        *(["It is an internal topic: programs keep their own state in it, and lose it."] if topic.internal else []),
+        *_state_lost(topic),
         *await _readers_left(visit, topic, "Groups that read it get errors"),
         "If topics are created automatically, the next producer creates it again, with default settings.",
     ]
     return _confirmation(
         visit, topic, "delete", f"Delete {topic.name}", consequences, label="Delete topic", dangerous=True,
-        typed=topic.name,
+        typed=topic.name, internal=_internal_label(topic, "Delete"),
     )  # fmt: skip
+
+
+def _state_lost(topic: Topic) -> list[str]:
+    lost = loss(topic.name)
+    return [] if lost is None else [f"It is an internal topic. It holds {lost}."]
+
+
+def _internal_label(topic: Topic, action: str) -> str:
+    return "" if loss(topic.name) is None else f"{action} this internal topic"
+
+
+def _check_internal(topic: Topic, form: Form, action: str) -> None:
+    if loss(topic.name) is not None and not form.text("internal"):
+        raise Rejected(422, f"{topic.name} is an internal topic: check the box to {action} it")
 
 
 async def _contents(visit: Visit, topic: Topic) -> str:
@@ -168,12 +185,13 @@ def _confirmation(
     label: str,
     dangerous: bool = False,
     typed: str = "",
+    internal: str = "",
     error: str = "",
     number: tuple[str, str, int] | None = None,
 ) -> View:
     data = {
         "action": visit.url("topics", topic.name, action), "back": visit.url("topics", topic.name),
         "consequences": consequences, "label": label, "dangerous": dangerous, "typed": typed, "error": error,
-        "number": number,
+        "number": number, "internal": internal,
     }  # fmt: skip
     return View("confirmation.html", title, data, 422 if error else 200, "topics")

@@ -9,8 +9,9 @@ from headrace.http.call import MOST_INT32, Call, as_json, checked_integer, field
 from headrace.http.endpoint import FLAG, NUMBER, TEXT, Endpoint, a_list, an_object
 from headrace.http.v3.resources import CLUSTER, LIST_ANSWER, RESOURCE_ANSWER, Links, check_cluster
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.kernel.internal_topics import refusal
 from headrace.kernel.json_values import JsonObject
-from headrace.web.errors import unprocessable
+from headrace.web.errors import bad_request, unprocessable
 from headrace.wire.apis import ApiKey
 from headrace.wire.entities import Entity
 
@@ -112,6 +113,9 @@ async def create_topic(call: Call) -> Response:
 
 async def delete_topic(call: Call) -> Response:
     name = call.path("topic_name")
+    why_not = None if call.flag("internal", False) else refusal([name], "?internal=true")
+    if why_not is not None:
+        raise bad_request(why_not)
     async with call.client() as client:
         await check_cluster(call, client)
         request = {"topic_names": [name], "topics": [{"name": name, "topic_id": None}], "timeout": _TIMEOUT_MS}
@@ -166,5 +170,8 @@ ENDPOINTS = (
         "PATCH", TOPIC, update_partitions, "Add partitions to a topic.",
         body=an_object("partitions_count", partitions_count=NUMBER), answer=RESOURCE_ANSWER,
     ),
-    Endpoint("DELETE", TOPIC, delete_topic, "Delete a topic and its records.", status=204, answer=None),
+    Endpoint(
+        "DELETE", TOPIC, delete_topic, "Delete a topic and its records. An internal topic needs internal=true.",
+        query={"internal": FLAG}, status=204, answer=None,
+    ),
 )  # fmt: skip

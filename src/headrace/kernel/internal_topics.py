@@ -1,6 +1,7 @@
 """Internal topics of brokers and tools, and what is lost if one is deleted.
 
-A broker deletes such a topic on request, as Kafka does. Our commands require an extra flag.
+A broker deletes such a topic on request, as Kafka does. Our commands, the console, the HTTP API and Python functions
+require an extra flag.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ def loss(topic: str) -> str | None:
     return "the state that a program keeps in it" if _OTHERS.fullmatch(topic) else None
 
 
-def refusal(topics: Iterable[str], flag: str) -> str | None:
-    """Error message if an internal topic would be deleted without the flag; None if there is none."""
+def refusal(topics: Iterable[str], flag: str, *, only_records: bool = False) -> str | None:
+    """Error message if an internal topic would be deleted without the flag; None if there is none. `only_records`: the
+    topic stays, and its records are deleted."""
     internal = {topic: lost for topic in topics if (lost := loss(topic)) is not None}
     if not internal:
         return None
     each = "; ".join(f"{topic} holds {lost}" for topic, lost in internal.items())
     one = len(internal) == 1
+    done, do, what = ("emptied", "empty", "record") if only_records else ("deleted", "delete", "topic")
     return (
-        f"{'an internal topic is' if one else 'internal topics are'} not deleted without {flag}, and no topic was "
-        f"deleted. {each}. Give {flag} to delete {'it' if one else 'them'} all the same"
+        f"{'an internal topic is' if one else 'internal topics are'} not {done} without {flag}, and no {what} was "
+        f"deleted. {each}. Give {flag} to {do} {'it' if one else 'them'} all the same"
     )
