@@ -188,12 +188,31 @@ def test_directory_inside_or_around_a_log_directory_is_refused(
     assert _tree(tmp_path) == before
 
 
+@pytest.mark.parametrize(("log_directory", "data"), [("own", "own"), ("own", "own/cluster"), ("all/broker-1", "all")])
+def test_a_log_directory_that_lost_its_identity_is_refused_too(tmp_path: Path, log_directory: str, data: str) -> None:
+    log = tmp_path / log_directory / "orders-0"
+    log.mkdir(parents=True)
+    (log / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    with pytest.raises(ToolFailed, match="the log directory of a broker"):
+        _refuse_log_directories(tmp_path / data)
+
+
+def test_brokers_of_a_cluster_with_another_zookeeper_are_refused(tmp_path: Path) -> None:
+    _written(tmp_path / "broker-1", 1, "zookeeper")
+    with pytest.raises(ToolFailed, match="broker-1, the log directory of a broker that is not of `headrace up`"):
+        _refuse_log_directories(tmp_path)
+
+
 def test_directories_of_an_earlier_cluster_are_accepted(tmp_path: Path) -> None:
     for number in (1, 2):
         _written(tmp_path / f"broker-{number}", number, "zookeeper")
     (tmp_path / "broker-2" / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=C\n")  # an earlier release
     (tmp_path / "zookeeper").mkdir()
     _refuse_log_directories(tmp_path)
+    (tmp_path / "broker-2" / "meta.properties").unlink()
+    (tmp_path / "broker-2" / "orders-0").mkdir()
+    (tmp_path / "broker-2" / "orders-0" / "partition.metadata").touch()
+    _refuse_log_directories(tmp_path)  # the broker reports the missing file
     _written(tmp_path / "broker-3", 4, "zookeeper")
     with pytest.raises(ToolFailed, match="broker-3, the log directory of a broker that is not of `headrace up`"):
         _refuse_log_directories(tmp_path)

@@ -20,7 +20,7 @@ from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.net.free_ports import free_port
 from headrace.storage.dirs.checkpoints import CorruptFile
 from headrace.storage.dirs.identity import ZOOKEEPER, read_identity
-from headrace.storage.dirs.nesting import is_log_directory, log_directories_in, log_directory_around
+from headrace.storage.dirs.nesting import has_logs, log_directories_in, log_directory_around
 
 if TYPE_CHECKING:
     from headrace.cli.support.cluster_security import ClusterSecurity
@@ -259,11 +259,11 @@ def _started(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 def _refuse_log_directories(directory: Path) -> None:
     """Raises Failed if the directory is, or contains, the log directory of another broker: that broker would take
     `broker-1` for a log, or its directory would become a broker of this cluster."""
-    around = directory if is_log_directory(directory) else log_directory_around(directory)
+    around = directory if has_logs(directory) else log_directory_around(directory, has_logs)
     if around is not None:
         what = "is" if around == directory else f"is inside {around},"
         raise Failed(f"--data {directory} {what} the log directory of a broker: choose another directory")
-    for found in log_directories_in(directory, _LEVELS):
+    for found in log_directories_in(directory, _LEVELS, has_logs):
         if not _is_of_cluster(found, directory):
             raise Failed(
                 f"--data {directory} contains {found}, the log directory of a broker that is not of `headrace up`: "
@@ -273,15 +273,17 @@ def _refuse_log_directories(directory: Path) -> None:
 
 def _is_of_cluster(found: Path, directory: Path) -> bool:
     """Whether an earlier `headrace up` created the log directory."""
+    if found.parent != directory or not (directory / "zookeeper").is_dir():
+        return False  # its ZooKeeper is another one
     try:
         identity = read_identity(found)
     except CorruptFile:
-        return found.parent == directory  # the broker reports the damage
-    if identity is None or found != directory / f"broker-{identity.node_id}":
-        return False
-    if identity.home is None:  # from a version that did not store the kind of the store
-        return (directory / "zookeeper").is_dir()
-    return identity.home.kind == ZOOKEEPER
+        return True  # the broker reports the damage
+    if identity is None:  # the file is missing, and the broker says so
+        return found.name.startswith("broker-")
+    # A version before stored no kind of store.
+    is_member = identity.home is None or identity.home.kind == ZOOKEEPER
+    return is_member and found.name == f"broker-{identity.node_id}"
 
 
 def _service_port(usual: int, *, is_free: bool) -> int:
