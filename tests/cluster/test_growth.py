@@ -19,7 +19,7 @@ from tests.cluster.faults import conclude, controller_of
 from tests.cluster.load import client_load
 from tests.reference.kafka import run_tool
 from tests.support import zookeeper
-from tests.support.clock import wait_for
+from tests.support.clock import took_at_most, wait_for
 from tests.support.cluster import RunningCluster
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -84,7 +84,7 @@ def test_a_broker_joins_and_takes_over_partitions_and_another_one_leaves(
         del cluster.brokers[leaver]
         load.wait_for_acks(100)
         conclude(cluster, load, topic="grows")
-        assert load.longest_gap_s < 10, f"no write succeeded for {load.longest_gap_s:.1f} s"
+        took_at_most(load.longest_gap_s, 30, because="writes go on while brokers come and go")
 
 
 def test_preferred_leader_election_on_request(cluster: RunningCluster) -> None:

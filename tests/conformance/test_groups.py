@@ -383,6 +383,6 @@ def test_kafka_reads_the_consumer_offsets_log_from_disk_and_from_the_topic(runni
     formatted = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *("--bootstrap-server", running.bootstrap, "--topic", "__consumer_offsets", "--from-beginning"),
-        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter", "--timeout-ms", "2000"),
+        *("--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter", "--timeout-ms", "5000"),
     )
     assert f'"topic":"{topic}"' in formatted

@@ -17,6 +17,7 @@ import pytest
 
 from headrace.demos import processes
 from headrace.net.free_ports import free_port
+from tests.support.clock import took_at_most
 from tests.support.effort import is_long
 from tests.support.pytest_plugin import plugin_environment
 from tests.support.readme import README, ROOT, TOUR, moved, python_block, steps
@@ -108,7 +109,6 @@ def test_the_python_producer_writes_records(headrace_start: str) -> None:
 
 
 def test_the_python_test_passes_in_the_time_that_the_readme_says(tmp_path: Path) -> None:
-    """The broker takes about ten milliseconds; the bound leaves room for a busy machine and the test's own work."""
     (tmp_path / "test_orders.py").write_text(python_block("def test_old_orders_leave"))
     command = [sys.executable, "-m", "pytest", "-vv", "--durations=0", "-p", "no:cacheprovider", "test_orders.py"]
     environment = {**os.environ, **plugin_environment()}
@@ -117,7 +117,7 @@ def test_the_python_test_passes_in_the_time_that_the_readme_says(tmp_path: Path)
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     took = {phase: float(seconds) for seconds, phase in re.findall(r"([\d.]+)s (setup|call|teardown)", done.stdout)}
-    assert took["call"] < 3, done.stdout
+    took_at_most(took["call"], 3, because="a broker takes ten milliseconds, also eight days ahead")
 
 
 def test_the_readme_starts_with_the_two_commands() -> None:

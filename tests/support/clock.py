@@ -8,6 +8,9 @@
 A busy machine stops any process for seconds. So a test awaits a condition for far longer than it ever takes, and
 compares a duration from above only where the alternative is several times longer. No test reads another clock
 (`tests/unit/tools/test_clocks_of_tests.py`).
+
+The time-out of a program also covers its first metadata. If it is below METADATA_S, the test must expect a failure, or
+no record.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ T = TypeVar("T")
 
 # Longer than any condition takes beside a load of ten times the processors, and well below pytest's limit for a test.
 PATIENCE_S: Final = 120.0
+# Beside such a load a program may have no metadata before.
+METADATA_S: Final = 5.0
 # Timers of uvloop and of the JVM count whole milliseconds and round their start time. So a timer may fire up to one
 # millisecond early on each side's clock.
 GRAIN_S: Final = 0.005
@@ -84,5 +89,9 @@ class Stopwatch:
         assert passed >= seconds - GRAIN_S, f"{passed:.4f} s passed, and not {seconds:g} s"
 
     def at_most(self, seconds: float, *, because: str) -> None:
-        passed = self.seconds
-        assert passed <= seconds, f"{passed:.1f} s passed, and not at most {seconds:g} s: {because}"
+        took_at_most(self.seconds, seconds, because=because)
+
+
+def took_at_most(took_s: float, limit_s: float, *, because: str) -> None:
+    """For a duration that something else measured."""
+    assert took_s <= limit_s, f"{took_s:.1f} s passed, and not at most {limit_s:g} s: {because}"

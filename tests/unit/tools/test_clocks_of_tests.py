@@ -1,12 +1,16 @@
-"""Tests read the time through `tests/support/clock.py` only, which knows the clocks' grain and waits long enough."""
+"""Tests read the time through `tests/support/clock.py` only, which knows the clocks' grain and waits long enough. They
+give programs enough time, too."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.clock import METADATA_S
 
 TESTS = Path(__file__).resolve().parents[2]
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
@@ -37,6 +41,44 @@ def findings(source: str) -> Iterator[str]:
             for side in (node.left, *node.comparators):
                 if isinstance(side, ast.Attribute) and side.attr == "seconds":
                     yield f"line {node.lineno}: use at_least, at_most or has_run, not {ast.unparse(node)}"
+            sides = (node.left, *node.comparators)
+            is_order = any(isinstance(each, ast.Lt | ast.LtE | ast.Gt | ast.GtE) for each in node.ops)
+            if is_order and any(map(_is_duration, sides)) and any(map(_is_bound, sides)):
+                yield f"line {node.lineno}: use took_at_most, not {ast.unparse(node)}"
+
+
+def _is_duration(side: ast.expr) -> bool:
+    return bool(re.search(r"_s$|took|elapsed", ast.unparse(side))) and not isinstance(side, ast.Constant)
+
+
+def _is_bound(side: ast.expr) -> bool:
+    return isinstance(side, ast.Constant) and isinstance(side.value, int | float) and side.value > 0
+
+
+# `--timeout-ms 1000`, `"--timeout-ms", "1000"`, `"timeout-ms": 1000`
+_TIME_OUT = re.compile(r"timeout-ms\W{1,5}(\d+)")
+SHORT_TIME_OUTS = {
+    "cli/test_console_tools.py": "no record is left; the topic is empty",
+    "cli/test_wrong_addresses.py": "the address or the topic is wrong",
+}
+
+
+def short_time_outs(source: str) -> list[str]:
+    return [found.group(0) for found in _TIME_OUT.finditer(source) if int(found.group(1)) < METADATA_S * 1000]
+
+
+def test_programs_have_time_for_metadata_unless_they_must_fail() -> None:
+    found = {
+        str(path.relative_to(TESTS))
+        for path in sorted(TESTS.rglob("*.py"))
+        if path != Path(__file__) and short_time_outs(path.read_text())
+    }
+    assert found == SHORT_TIME_OUTS.keys()
+
+
+@pytest.mark.parametrize("source", ["--timeout-ms 1000", '"--timeout-ms", "4999"', "'timeout-ms': 20"])
+def test_forms_of_time_outs_that_are_found(source: str) -> None:
+    assert short_time_outs(source)
 
 
 def test_tests_compare_no_time_by_themselves() -> None:
@@ -59,6 +101,8 @@ def test_tests_compare_no_time_by_themselves() -> None:
         "assert watch.seconds >= 0.1",
         "assert 0.1 < watch.seconds",
         "from time import perf_counter",
+        "assert load.longest_gap_s < 10",
+        "assert took['call'] < 3",
     ],
 )
 def test_forms_that_are_found(source: str) -> None:
