@@ -53,6 +53,7 @@ from tests.support.damaged_states import (
     moved,
     moved_but_not_put_away,
     moved_by_an_earlier_release,
+    moved_without_meta,
     state_in_both_stores,
     two_directories_of_one_broker,
     zookeeper_without_cluster_id,
@@ -131,10 +132,12 @@ TABLE: Final = (
     Row(lone_without_its_first_directory, ALONE, 0, (NO_STORE, NOT_0, NO_STORE, NOT_0)),
     Row(lone_without_meta, ALONE, 0, (SERVES, NOT_0, SERVES, NOT_0)),
     Row(member_without_meta, WITH_ZOOKEEPER, 1, always(NO_META)),
+    Row(moved_without_meta, WITH_ZOOKEEPER, 0, always(NO_META)),
     Row(damaged_meta("lone", b""), ALONE, 0, always(DAMAGED_META)),
     Row(damaged_meta("lone", b"node.id=zero\n"), ALONE, 0, always(DAMAGED_META)),
     Row(damaged_meta("lone", bytes(range(256))), ALONE, 0, always(DAMAGED_META)),
     Row(damaged_meta("member", b"cluster.id\n"), WITH_ZOOKEEPER, 1, always(DAMAGED_META)),
+    Row(damaged_meta("moved", b"version=1\n\0"), WITH_ZOOKEEPER, 0, always(DAMAGED_META)),
     Row(lone_without_store, ALONE, 0, (NO_STORE, NOT_0, NO_STORE, NOT_0)),
     Row(lone_of_an_earlier_release_without_store, ALONE, 0, ("are not known here: set zookeeper", NOT_0, EMPTY, NOT_0)),
     Row(lone_without_meta_and_store, ALONE, 0, always(NO_META)),
@@ -250,14 +253,21 @@ def _deleted_and_its_log_put_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "alone", "broker_id"),
-    [(_deleted_through_another_broker, False, MEMBER_ID), (_deleted_and_its_log_put_back, True, LONE_ID)],
+    ("state", "alone", "broker_id", "outcomes"),
+    [
+        (_deleted_through_another_broker, WITH_ZOOKEEPER, MEMBER_ID, (IN_ZOOKEEPER, NOT_1, SERVES, NOT_1)),
+        (_deleted_and_its_log_put_back, ALONE, LONE_ID, (SERVES, NOT_0, SERVES, NOT_0)),
+        (_deleted_and_its_log_put_back, WITH_ZOOKEEPER, LONE_ID, (SERVES, NOT_0, SERVES, NOT_0)),
+    ],
 )
 def test_the_log_of_a_topic_deleted_meanwhile_is_set_aside(
-    templates: Templates, state: Callable[[Place], None], alone: bool, broker_id: int
+    templates: Templates, state: Callable[[Place], None], alone: bool, broker_id: int, outcomes: tuple[str, ...]
 ) -> None:
     place = templates.place()
     state(place)
+    for (is_alone, own_id), outcome in zip(COLUMNS, outcomes, strict=True):
+        if outcome != SERVES:
+            _try(place, outcome, alone=is_alone, broker_id=broker_id if own_id else OTHER)
     broker = place.start(alone=alone, broker_id=broker_id)
     produce(broker.bootstrap, b"new")
     assert records(broker.bootstrap) == (b"new",)

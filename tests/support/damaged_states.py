@@ -124,6 +124,12 @@ def member_without_meta(place: Place) -> None:
     place.repair = lambda: place.restore("member", META)
 
 
+def moved_without_meta(place: Place) -> None:
+    moved(place)
+    (place.data / META).unlink()
+    place.repair = lambda: place.restore("moved", META)
+
+
 def damaged_meta(template: str, content: bytes) -> Callable[[Place], None]:
     def build(place: Place) -> None:
         place.take(template)
