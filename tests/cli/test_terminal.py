@@ -35,6 +35,16 @@ def test_row_that_does_not_fit_the_terminal_is_a_paragraph(running: RunningBroke
     assert "┃" not in (screen.before or "")
 
 
+def test_doctor_colours_by_severity(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
+    headrace("configs", "set", f"topic/{topic}", "min.insync.replicas=2")
+    screen = at_a_terminal(running, tmp_path, "doctor", "--watch-lag", "0")
+    screen.expect(pexpect.EOF)
+    colours = {"ok": "32", "WARN": "33", "FAIL": "31"}
+    shown = re.findall(r"\x1b\[(\d+)m\x1b\[\d+m(ok|WARN|FAIL)", screen.before or "")
+    assert {mark for _, mark in shown} >= {"ok", "FAIL"}
+    assert all(colours[mark] == colour for colour, mark in shown), shown
+
+
 def test_topic_is_deleted_after_confirmation(running: RunningBroker, topic: str, tmp_path: Path, headrace: Run) -> None:
     screen = at_a_terminal(running, tmp_path, "topics", "rm", topic)
     screen.expect("for good\\?")

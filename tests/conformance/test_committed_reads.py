@@ -133,16 +133,28 @@ def console_consumer_output(
     return [int(line.removeprefix(b"Offset:")) for line in output.readouterr().out.split()]
 
 
+@pytest.mark.parametrize("compacted", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_range_with_the_command_line_consumers(
-    bootstrap: str, client: BlockingClient, topic: str, seed: int, capsysbinary: pytest.CaptureFixture[bytes]
+    running: RunningBroker,
+    bootstrap: str,
+    client: BlockingClient,
+    topic: str,
+    seed: int,
+    compacted: bool,
+    capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    log = new_log(client, topic, seed + 2000)
+    log = new_log(client, topic, seed + 2000, cleanup_policy="compact", delete_retention_ms=str(HOUR_MS))
+    for hours in (0, 2) if compacted else ():
+        log.work(4)
+        log.settle()
+        compact(running, topic, hours=hours)
     log.work(8)
     log.end_all()
     stable = log.settle()
     visible = truth(bootstrap, topic, stable)
-    assert visible == log.visible(stable)
+    assert set(visible) <= set(log.visible(stable))
+    assert compacted or visible == log.visible(stable)
     # Each read waits for further records, so many run at a time.
     consume = headrace_consume(bootstrap, topic)
     pairs = [(start, end) for start in range(stable + 1) for end in range(start, stable + 1)]

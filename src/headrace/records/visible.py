@@ -1,5 +1,6 @@
 """Which batches of a fetched chunk are whole, and which of them a consumer sees. Every reader of committed records uses
-this module.
+this module. (The ledger of a sink, `pipelines/sink/ledger.py`, reads markers itself: it must know what is written above
+the last stable offset.)
 
 A broker answers a read_committed fetch with whole batches up to the last stable offset and with a list of aborted
 transactions: the producer id and the first offset of each that reaches into the range. The batches themselves do not
