@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -90,15 +91,16 @@ class Cleaner:
     def _map(self, job: CompactionJob, done: Cleaned) -> OffsetMap:
         offsets = OffsetMap(self._memory_bytes)
         transactions = CleanedTransactions(job.aborted)
+        end = job.dirt.first_uncleanable_offset
         for batches in self._dirty_batches(job):
-            read = 0
-            while read < len(batches):
+            read, cleanable = 0, bisect_left(batches, end, key=lambda batch: batch.last_offset)
+            while read < cleanable:
                 room = offsets.room()
                 if not room:
                     return offsets
                 # The map must not become full inside a group: the round ends at a batch.
                 group: list[BatchView] = []
-                while read < len(batches) and room > 0:
+                while read < cleanable and room > 0:
                     batch = batches[read]
                     read += 1
                     self._limit_rate(batch.size_bytes)
@@ -108,19 +110,22 @@ class Cleaner:
                         room -= batch.record_count
                 self._note(group, offsets, job.dirt.first_dirty_offset)
                 offsets.end_offset = batches[read - 1].last_offset + 1
+            if cleanable < len(batches):
+                end = min(end, batches[cleanable].base_offset)
+                break
+        # Not only up to the last batch: the offsets after it may be missing, because compaction has removed their
+        # records, also on the leader of a new replica. Every later round would find them dirty.
+        offsets.end_offset = end
         return offsets
 
     @staticmethod
     def _dirty_batches(job: CompactionJob) -> Iterator[list[BatchView]]:
-        """The batches of the segments with dirty records, in pieces, up to the first that this round may not clean."""
+        """The batches of the segments with dirty records, in pieces."""
         for at, segment in enumerate(job.segments):
             following = job.segments[at + 1].base_offset if at + 1 < len(job.segments) else None
             if following is not None and following <= job.dirt.first_dirty_offset:
                 continue
             for _, batches in scan_chunks(segment.file, segment.size_bytes):
-                if batches[-1].last_offset >= job.dirt.first_uncleanable_offset:
-                    yield [batch for batch in batches if batch.last_offset < job.dirt.first_uncleanable_offset]
-                    return
                 yield batches
 
     def _note(self, batches: Sequence[BatchView], offsets: OffsetMap, first_dirty: int) -> None:

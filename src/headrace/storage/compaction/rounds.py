@@ -3,7 +3,7 @@ how far each log is clean.
 
 The event loop owns it; only `Cleaner.clean` runs in a thread, through `in_thread`. If a log fails, the broker logs it
 once and skips the log until the next start, so that one bad segment does not block the compaction of other logs. If the
-disk is full, it skips the log for a minute.
+disk is full, or a round has cleaned nothing, it skips the log for a minute.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from headrace.storage.log import Log
 logger = logging.getLogger("headrace.storage.compaction")
 
 CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
-# A round on a full disk reads a whole log in vain. Meanwhile other logs, which need less room, have their turn.
-_FULL_DISK_PAUSE_MS: Final = 60_000
+# After a round in vain other logs have their turn. On a full disk they may need less room. A round without a full disk
+# cleans nothing if the high watermark is inside the first dirty batch.
+_PAUSE_MS: Final = 60_000
 
 InThread = Callable[[Callable[[], Cleaned]], Awaitable[Cleaned]]
 
@@ -72,7 +73,11 @@ class CompactionRounds:
         self._stopping = True
 
     async def run_one(self, now_ms: int) -> Cleaned | None:
-        """Cleans the dirtiest log that is due. Returns None if no log is due."""
+        """Cleans the dirtiest log that is due. Returns None if no log is due or the round failed.
+
+        Each round of a log ends at a higher offset than the one before, or the log is skipped for a minute. So a caller
+        that repeats this at once comes to an end.
+        """
         if self._changed:
             self._write_changed()
         candidates = [(dirt, log) for log in self._log_dirs.logs() if (dirt := self._due(log, now_ms)) is not None]
@@ -126,6 +131,9 @@ class CompactionRounds:
             if self._log_dirs.log(*partition) is log and is_unchanged:
                 self._failed(partition, error, now_ms)
             return None
+        if cleaned.clean_up_to <= dirt.first_dirty_offset:
+            self._postponed[partition] = now_ms + _PAUSE_MS
+            return cleaned
         self._postponed.pop(partition, None)
         self._note_clean(log, partition, cleaned.clean_up_to)
         saved = cleaned.bytes_read and 1 - cleaned.bytes_written / max(1, sum(s.size_bytes for s in job.segments))
@@ -137,7 +145,7 @@ class CompactionRounds:
 
     def _failed(self, partition: TopicPartition, error: Fault | OSError, now_ms: int) -> None:
         if isinstance(error, OSError) and is_no_space(error):
-            self._postponed[partition] = now_ms + _FULL_DISK_PAUSE_MS
+            self._postponed[partition] = now_ms + _PAUSE_MS
             logger.warning("compaction of %s has no room on the disk, and is tried again in a minute", partition)
             return
         self._set_aside.add(partition)
