@@ -364,7 +364,7 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
         with self._disk.raised():
-            self._lower_recovery_point(self.segments.end_of_cut(offset))
+            self._lower_checkpoints(self.segments.end_of_cut(offset))
             end = self.segments.cut_end(offset, self.config, now_ms)
             log_start = min(self._log_start_offset, end)
             self.leader_epochs.truncate_from_end(end)
@@ -380,13 +380,13 @@ class Log:
             self._set_offsets(offset, offset, offset)
             sync_directory(self.directory)
 
-    def _lower_recovery_point(self, end: int) -> None:
+    def _lower_checkpoints(self, end: int) -> None:
         # In memory first: the checkpoints may be written at any time.
         self.segments.recovery_point = min(self.segments.recovery_point, end)
         self._before_cut(end)
 
     def _empty_files(self, offset: int, now_ms: int) -> None:
-        self._lower_recovery_point(offset)
+        self._lower_checkpoints(offset)
         # The producers first: after a crash, snapshots of the old records must not belong to the new log.
         self.producers.start_over()
         self.segments.cut_all(offset, self.config, now_ms)

@@ -57,8 +57,6 @@ class Segments:
         self._bases: list[int] = []
         # Counts truncations at the end, so that a flush or a round of compaction in a thread notices one.
         self.cuts = 0
-        # The lowest end of the log since compaction asked for it: batches from there on may be new.
-        self.cut_to: int | None = None
         # Whether files were created since the last sync of the directory.
         self._names_changed = True
         self._replace(segments)
@@ -178,7 +176,6 @@ class Segments:
             active.truncate_to(offset, now_ms=now_ms)
         self._replace(kept)
         self.recovery_point = min(self.recovery_point, end)
-        self._note_cut(end)
         return end
 
     def end_of_cut(self, offset: int) -> int:
@@ -186,9 +183,6 @@ class Segments:
         last = next(segment for segment in reversed(self.all) if segment.base_offset <= offset)
         position = last.position_of(offset)
         return offset if position is None else min(offset, next(last.places(position)).base_offset)
-
-    def _note_cut(self, end: int) -> None:
-        self.cut_to = end if self.cut_to is None else min(self.cut_to, end)
 
     def sync_cut(self) -> None:
         os.fsync(self.active.file.fileno())
@@ -201,7 +195,6 @@ class Segments:
             segment.remove()
         self._replace((Segment.create(self.directory, offset, config, now_ms=now_ms),))
         self.recovery_point = offset
-        self._note_cut(offset)
 
     # At the start
 

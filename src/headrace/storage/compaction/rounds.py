@@ -1,5 +1,5 @@
-"""Compaction over all logs of a broker, one at a time, the dirtiest first. The file `cleaner-offset-checkpoint` stores
-how far each log is clean.
+"""Compaction over all logs of a broker, one at a time, the dirtiest first. `clean_offsets` of a directory know how far
+each log is clean.
 
 The event loop owns it; only `Cleaner.clean` runs in a thread, through `in_thread`. If a log fails, the broker logs it
 once and skips the log until the next start, so that one bad segment does not block the compaction of other logs. If the
@@ -19,15 +19,13 @@ from headrace.kernel.errors import Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.compaction.job import Cleaned, CompactionJob, dirt_of, discard, install, prepare
 from headrace.storage.core.compaction import DirtyState
-from headrace.storage.dirs.checkpoints import CorruptFile, read_offsets, write_offsets
 from headrace.storage.dirs.log_dir import LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
-from headrace.storage.files import is_no_space
+from headrace.storage.files import is_no_space, tolerated_no_space
 from headrace.storage.log import Log
 
 logger = logging.getLogger("headrace.storage.compaction")
 
-CHECKPOINT_FILE: Final = "cleaner-offset-checkpoint"
 # After a round in vain other logs have their turn. On a full disk they may need less room. A round without a full disk
 # cleans nothing if the high watermark is inside the first dirty batch.
 _PAUSE_MS: Final = 60_000
@@ -59,14 +57,16 @@ class CompactionRounds:
         self._settings = settings  # read for every round: they may change while the broker runs
         self._in_thread = in_thread
         self._replicated_up_to = replicated_up_to
-        # Read now, before a topic can be created with the name of a deleted one.
-        self._checkpoints = {home: self._read_checkpoint(home) for home in log_dirs.directories}
-        self._changed: set[LogDir] = set()  # directories whose checkpoint must be written
         self._set_aside: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, int] = {}  # until this time
         self._stopping = False
+        self._is_save_due = False
         log_dirs.when_deleted.append(self._forget)
         log_dirs.when_moved.append(self._moved)
+        # Now, before a topic can be created with the name of a deleted one, and before a log grows.
+        for home in log_dirs.directories:
+            self._forget_outdated(home)
+        self._save()
 
     def stop(self) -> None:
         """Makes the running round stop. It removes its files."""
@@ -78,8 +78,7 @@ class CompactionRounds:
         Each round of a log ends at a higher offset than the one before, or the log is skipped for a minute. So a caller
         that repeats this at once comes to an end.
         """
-        if self._changed:
-            self._write_changed()
+        self._save()
         candidates = [(dirt, log) for log in self._log_dirs.logs() if (dirt := self._due(log, now_ms)) is not None]
         if not candidates:
             return None
@@ -95,20 +94,10 @@ class CompactionRounds:
         if self._postponed.get(partition, now_ms) > now_ms:
             return None
         try:
-            dirt = dirt_of(log, self._clean_up_to(log, partition), now_ms)
+            dirt = dirt_of(log, self._log_dirs.directory_of(log).clean_offsets.get(partition), now_ms)
         except OSError:
             return None  # the segment was deleted meanwhile; the next round does not see it
         return dirt if dirt.is_due(log.config.min_cleanable_dirty_ratio) else None
-
-    def _clean_up_to(self, log: Log, partition: TopicPartition) -> int | None:
-        """The checkpoint of the log. It moves back with a truncation, because later batches are new."""
-        home = self._log_dirs.directory_of(log)
-        known, cut_to = self._checkpoints[home].get(partition), log.segments.cut_to
-        log.segments.cut_to = None
-        if known is not None and cut_to is not None and cut_to < known:
-            known = self._checkpoints[home][partition] = cut_to
-            self._changed.add(home)
-        return known
 
     async def _clean(self, log: Log, dirt: DirtyState, now_ms: int) -> Cleaned | None:
         partition = TopicPartition(log.topic, log.partition)
@@ -135,7 +124,8 @@ class CompactionRounds:
             self._postponed[partition] = now_ms + _PAUSE_MS
             return cleaned
         self._postponed.pop(partition, None)
-        self._note_clean(log, partition, cleaned.clean_up_to)
+        self._log_dirs.directory_of(log).clean_offsets.put(partition, cleaned.clean_up_to)
+        self._save()
         saved = cleaned.bytes_read and 1 - cleaned.bytes_written / max(1, sum(s.size_bytes for s in job.segments))
         logger.info(
             "compacted %s up to offset %d: %d keys, %.1f MB written, %.0f%% saved",
@@ -158,55 +148,38 @@ class CompactionRounds:
         cleaner = Cleaner(settings.memory_bytes, settings.bytes_per_second)
         return cleaner.clean(job, lambda: self._stopping)
 
-    def _note_clean(self, log: Log, partition: TopicPartition, offset: int) -> None:
-        home = self._log_dirs.directory_of(log)
-        self._checkpoints[home][partition] = offset
-        self._changed.add(home)
-        self._write_changed()
-
     def _forget(self, partition: TopicPartition, home: LogDir) -> None:
-        """Drops the checkpoint of a deleted log, so that a later topic of the same name is dirty from its start."""
+        """A later topic of the same name is dirty from its start."""
         self._set_aside.discard(partition)
         self._postponed.pop(partition, None)
-        if self._checkpoints[home].pop(partition, None) is None:
+        if home.clean_offsets.get(partition) is None:
             return
-        if not self._changed:  # a topic is deleted partition by partition: one write for all of them
-            asyncio.get_running_loop().call_soon(self._write_changed)
-        self._changed.add(home)
+        home.clean_offsets.put(partition, None)
+        if not self._is_save_due:  # a topic is deleted partition by partition: one write for all of them
+            self._is_save_due = True
+            asyncio.get_running_loop().call_soon(self._save)
 
     def _moved(self, partition: TopicPartition, source: LogDir, target: LogDir) -> None:
         """The copy is as clean as the log was: no round changed the log during the move."""
-        self._checkpoints[target].pop(partition, None)
-        clean_up_to = self._checkpoints[source].pop(partition, None)
-        if clean_up_to is not None:
-            self._checkpoints[target][partition] = clean_up_to
-            self._changed |= {source, target}
-            self._write_changed()
+        target.clean_offsets.put(partition, source.clean_offsets.get(partition))
+        source.clean_offsets.put(partition, None)
+        self._save()
 
-    def _write_changed(self) -> None:
-        homes, self._changed = self._changed, set()
-        for home in homes:
-            if not home.is_online:
-                continue
-            try:
-                write_offsets(home.path / CHECKPOINT_FILE, self._checkpoints[home])
-            except OSError as error:
-                # If the disk is full, the old file stays until the next round. After a crash some rounds repeat work.
-                if is_no_space(error):
-                    self._changed.add(home)
-                else:
+    def _save(self) -> None:
+        self._is_save_due = False
+        for home in self._log_dirs.directories:
+            if home.is_online:
+                try:
+                    with tolerated_no_space():
+                        home.clean_offsets.save()
+                except OSError as error:
                     self._log_dirs.take_offline(home, f"{error.strerror} on {error.filename or home.path}")
 
-    def _read_checkpoint(self, home: LogDir) -> dict[TopicPartition, int]:
-        try:
-            known = read_offsets(home.path / CHECKPOINT_FILE)
-        except (OSError, CorruptFile):
-            # Without the file every log is dirty: the next rounds take longer, but are correct.
-            return {}
-        # A crash may happen between a deletion or truncation and the write of this file: entries without a log, or past
-        # its end, are ignored.
-        return {partition: offset for partition, offset in known.items() if self._holds(home, partition, offset)}
-
-    def _holds(self, home: LogDir, partition: TopicPartition, offset: int) -> bool:
-        log = self._log_dirs.log(*partition)
-        return log is not None and self._log_dirs.directory_of(log) is home and offset <= log.log_end_offset
+    def _forget_outdated(self, home: LogDir) -> None:
+        """A crash may happen between the deletion of a log and the write of its directory's file, and a log may end
+        before its records that were clean. Their offsets must not apply to records that come later."""
+        for partition in home.clean_offsets.partitions():
+            log = self._log_dirs.log(*partition)
+            clean_up_to = home.clean_offsets.get(partition) or 0
+            if log is None or self._log_dirs.directory_of(log) is not home or clean_up_to > log.log_end_offset:
+                home.clean_offsets.put(partition, None)

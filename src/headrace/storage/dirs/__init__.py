@@ -9,6 +9,7 @@
 `contents`           finds the logs in a directory; `report` is what DescribeLogDirs and the doctor show
 `future_logs`        copies of replicas that move to another directory
 `checkpoints`        Kafka's small text files
+`clean_offsets`      one of them: how far each log is compacted
 `lazy_logs`          logs that have no files yet; `new_log_files` makes them
 `delayed_deletion`   files that are renamed now and removed after `file.delete.delay.ms`
 `strays`             logs that no topic of the cluster claims; `restoration` puts one back

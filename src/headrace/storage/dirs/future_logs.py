@@ -106,7 +106,7 @@ class FutureLogs:
             now_ms=now_ms,
             deletions=self._deletions,
             on_disk_fault=partial(self._failed, target),
-            before_cut=partial(target.lower_recovery_point, key),
+            before_cut=partial(target.lower_checkpoints, key),
         )
         if current.log_start_offset:
             log.truncate_fully_and_start_at(current.log_start_offset, now_ms=now_ms)

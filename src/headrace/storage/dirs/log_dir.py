@@ -32,6 +32,7 @@ from headrace.storage.dirs.checkpoints import (
     write_aborted,
     write_offsets,
 )
+from headrace.storage.dirs.clean_offsets import CleanOffsets
 from headrace.storage.dirs.identity import Identity, StoreOwner, read_identity, write_identity
 from headrace.storage.files import is_no_space, sync_directory, tolerated_no_space, write_small_file
 from headrace.storage.log import Log
@@ -55,6 +56,7 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.identity: Identity | None = None
+        self.clean_offsets = CleanOffsets(path)
         self.offline_reason: str | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
@@ -229,6 +231,7 @@ class LogDir:
             aborted = read_aborted(self.path / ABORTED_FILE)
         except CorruptFile:
             aborted = {}
+        self.clean_offsets.read()
         known = recovery_points.keys() | starts.keys() | high_watermarks.keys() | aborted.keys()
         self._marked = set(known)
         self._recovery_points = recovery_points
@@ -264,9 +267,11 @@ class LogDir:
             self._marked = self._marked | {log.name for log in logs}
             self._checkpoint([log for log in logs if not log.is_deleted])
 
-    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+    def lower_checkpoints(self, partition: TopicPartition, offset: int) -> None:
         """Before the log is cut at `offset`: after a crash, recovery would trust unsynced records below the old
-        recovery point, and a log that ends before it would count as one that lost records. Raises OSError."""
+        recovery point, and a log that ends before it would count as one that lost records. Compaction would take new
+        records for clean ones. Raises OSError."""
+        self.clean_offsets.lower(partition, offset)
         with self._checkpointing:
             if self._recovery_points.get(partition, 0) > offset:
                 with tolerated_no_space():

@@ -163,7 +163,7 @@ class LogDirs:
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
                 before_files=partial(self._replace_outdated_marks, home, key),
-                before_cut=partial(home.lower_recovery_point, key),
+                before_cut=partial(home.lower_checkpoints, key),
             )
             self._logs.put(log, home)
             return log
@@ -179,7 +179,7 @@ class LogDirs:
                 now_ms=now_ms,
                 deletions=self.deletions,
                 on_disk_fault=partial(self._failed, home),
-                before_cut=partial(home.lower_recovery_point, key),
+                before_cut=partial(home.lower_checkpoints, key),
             )
         except OSError as error:
             raise self._fault(f"cannot create {key} in {home.path}", home, error) from error

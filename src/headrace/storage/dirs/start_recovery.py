@@ -126,7 +126,7 @@ class StartRecovery:
                 now_ms=now_ms,
                 deletions=self.deletions,
                 on_disk_fault=partial(self.failed, directory),
-                before_cut=partial(directory.lower_recovery_point, partition),
+                before_cut=partial(directory.lower_checkpoints, partition),
                 on_progress=on_progress,
                 on_damage=self.damages.append,
             )

@@ -13,8 +13,8 @@ import pytest
 from headrace.kernel.ids import TopicPartition
 from headrace.storage.compaction.cleaner import Cleaner
 from headrace.storage.compaction.job import Cleaned
-from headrace.storage.compaction.rounds import CHECKPOINT_FILE, CleanerSettings, CompactionRounds
-from headrace.storage.dirs.checkpoints import read_offsets
+from headrace.storage.compaction.rounds import CleanerSettings, CompactionRounds
+from headrace.storage.dirs.checkpoints import CLEANER_FILE, read_offsets
 from headrace.storage.dirs.log_dirs import LogDirs, StorageSettings
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.log import Log
@@ -179,7 +179,7 @@ def test_round_that_finds_a_full_disk_at_any_write_is_repeated_when_there_is_roo
             assert await rounds.run_one(NOW_MS + 60_000) is not None, writes.failed
         assert [value for _, _, value in visible(log)] == [b"27", b"28", b"29"], writes.failed
         await rounds.run_one(NOW_MS + 120_000)
-        assert read_offsets(directory / CHECKPOINT_FILE) == {TopicPartition("orders", 0): 30}, "it is written again"
+        assert read_offsets(directory / CLEANER_FILE) == {TopicPartition("orders", 0): 30}, "it is written again"
         dirs.close()
         return bool(writes.failed)
 
@@ -253,7 +253,7 @@ def test_rounds_clean_the_dirtiest_log_and_store_the_checkpoint(tmp_path: Path) 
         while await rounds.run_one(NOW_MS) is not None:
             pass
         assert len(visible(many)) == 3
-        text = (tmp_path / "data" / CHECKPOINT_FILE).read_text()
+        text = (tmp_path / "data" / CLEANER_FILE).read_text()
         assert "many 0 100" in text
         assert "few 0 1" in text
         dirs.close()
@@ -266,7 +266,7 @@ def test_deleted_topic_is_removed_from_the_checkpoint(tmp_path: Path) -> None:
         dirs, _ = dirty_dirs(tmp_path)
         rounds = CompactionRounds(dirs, CleanerSettings, thread)
         assert await rounds.run_one(NOW_MS) is not None
-        file = tmp_path / CHECKPOINT_FILE
+        file = tmp_path / CLEANER_FILE
         assert read_offsets(file) == {TopicPartition("orders", 0): 30}
         before = file.read_text()
         dirs.delete("orders", 0, now_ms=NOW_MS)
