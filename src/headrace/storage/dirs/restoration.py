@@ -11,6 +11,7 @@ The records are on the disk after each step: files inside the stray are prepared
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from pathlib import Path
@@ -22,9 +23,13 @@ from headrace.kernel.ids import TopicPartition
 from headrace.records.batch import LEADER_EPOCH_AT, BatchView
 from headrace.storage.core.salvage import good_batches
 from headrace.storage.dirs.checkpoints import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
     LEADER_EPOCH_FILE,
     LOG_START_FILE,
     PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+    CorruptFile,
     read_offsets,
     write_epochs,
     write_offsets,
@@ -87,7 +92,18 @@ def restore(stray: Stray, to_topic: str | None = None) -> Restored:
     """The caller holds the lock of the log directory. Raises CannotRestore, OSError."""
     place = destination(stray, to_topic)
     target = stray.path.parent / str(place)
+    _forget_marks(stray.path.parent, place)
     return _copy_batches(stray, place, target) if stray.kind is StrayKind.CUT else _move_back(stray, place, target)
+
+
+def _forget_marks(log_dir: Path, place: TopicPartition) -> None:
+    """The checkpoints know the empty log in place of which the stray comes. It may have had records, up to a higher
+    offset: then the restored log would count as one that lost records, and compaction would take it for clean."""
+    for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE):
+        with contextlib.suppress(CorruptFile):  # the broker does not use a damaged one either
+            known = read_offsets(log_dir / name)
+            if known.pop(place, None) is not None:
+                write_offsets(log_dir / name, known)
 
 
 def _check_empty(target: Path, stray: Stray, place: TopicPartition) -> None:

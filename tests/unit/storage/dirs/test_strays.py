@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage.dirs.checkpoints import read_topic_id
+from headrace.kernel.ids import TopicPartition
+from headrace.storage.dirs.checkpoints import CLEANER_FILE, read_offsets, read_topic_id, write_offsets
 from headrace.storage.dirs.restoration import CannotRestore, restore
 from headrace.storage.dirs.strays import NOTE_FILE, Stray, StrayKind, remove_stray, strays_in
 from headrace.storage.log_config import LogConfig
@@ -152,6 +153,24 @@ def test_restored_log_replaces_an_empty_log_and_belongs_to_its_topic(tmp_path: P
     log = again.log(to or "orders", 0)
     assert log is not None and log.log_end_offset == 101 and not again.damages
     again.close()
+
+
+def test_marks_of_the_empty_log_do_not_apply_to_the_restored_one(tmp_path: Path) -> None:
+    """It had more records, which were all deleted: the restored log would count as one that has lost its end."""
+    stray, place = stray_of(tmp_path), TopicPartition("orders", 0)
+    create(tmp_path, "orders", NEW_ID, records=3)
+    dirs = open_dirs(tmp_path, config=SEGMENTS)
+    log = dirs.log("orders", 0)
+    assert log is not None
+    log.truncate_fully_and_start_at(200)
+    dirs.close()
+    write_offsets(tmp_path / CLEANER_FILE, {place: 150, TopicPartition("other", 0): 7})
+    restore(stray)
+    dirs = open_dirs(tmp_path, config=SEGMENTS)
+    [home] = dirs.directories
+    assert home.recovery_point_at_start(place) <= 100 and home.clean_offsets.get(place) is None
+    assert read_offsets(tmp_path / CLEANER_FILE) == {TopicPartition("other", 0): 7}
+    dirs.close()
 
 
 def test_restore_refuses_to_replace_a_log_with_records(tmp_path: Path) -> None:
