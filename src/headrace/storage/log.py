@@ -205,6 +205,7 @@ class Log:
         try:
             if begins_inside:
                 self._empty_files(batches[0].base_offset, now_ms)
+                self.make_files()
             for batch in batches:
                 if batch.partition_leader_epoch > self.leader_epochs.latest:
                     self.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
@@ -314,7 +315,7 @@ class Log:
             self.producers.log_start_advanced(offset)
 
     def make_files(self) -> None:
-        """Creates the files of a log that began in memory."""
+        """Creates the files of a log that is in memory only."""
         if not self.segments.has_files:
             with self._disk.raised():
                 self._before_files()
@@ -363,11 +364,13 @@ class Log:
         if offset <= self.segments.base_offset:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
+        self.make_files()
         with self._disk.raised():
             self._lower_checkpoints(self.segments.end_of_cut(offset))
             end = self.segments.cut_end(offset, self.config, now_ms)
             log_start = min(self._log_start_offset, end)
-            self.leader_epochs.truncate_from_end(end)
+            with tolerated_no_space():  # the records are gone, and `save_epochs` tries again
+                self.leader_epochs.truncate_from_end(end)
             self.producers.rebuild(self.segments.all, end)
             self._set_offsets(log_start, end, self._high_watermark)
             self.segments.sync_cut()
@@ -390,7 +393,8 @@ class Log:
         # The producers first: after a crash, snapshots of the old records must not belong to the new log.
         self.producers.start_over()
         self.segments.cut_all(offset, self.config, now_ms)
-        self.leader_epochs.clear()
+        with tolerated_no_space():
+            self.leader_epochs.clear()
 
     def delete_old_segments(self, now_ms: int) -> Verdict:
         """One round of retention. Returns how many segments were deleted and why."""

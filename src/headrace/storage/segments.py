@@ -8,7 +8,8 @@ producers.
 The event loop owns it. Only `flush` may run in a thread, while the loop appends, rolls, replaces and deletes segments.
 So `all` is a tuple that is replaced and never mutated, and files are renamed after that.
 
-A full disk may fail any step. Steps that can fail therefore come before the first step that cannot be undone.
+A full disk may fail any step. Steps that can fail therefore come before the first step that cannot be undone. Only the
+files of an empty segment may be created after it: without them, the segment stays in memory (`has_files`).
 Invariant (asserted): base offsets rise strictly.
 """
 
@@ -25,7 +26,7 @@ from headrace.records.batch import BatchView
 from headrace.storage.core.retention import SegmentFacts, Verdict, expired
 from headrace.storage.dirs.checkpoints import sync_topic_id
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
-from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory
+from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory, tolerated_no_space
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.index_check import check_newest
 from headrace.storage.segment.batch_scan import Slice
@@ -36,7 +37,8 @@ from headrace.storage.segment.txn_index import AbortedTransaction, aborted_betwe
 class Segments:
     """`all` are the segments, `active` is the last of them, `recovery_point` is the offset up to which they are synced.
 
-    `has_files` is False for a new log that is in memory only (see `dirs.lazy_logs`).
+    `has_files` is False while the only segment is empty and in memory only: the log is new (see `dirs.lazy_logs`), or
+    the disk was full when the log was emptied.
     """
 
     def __init__(
@@ -64,13 +66,13 @@ class Segments:
     @classmethod
     def in_memory(cls, directory: Path, config: LogConfig, deletions: DelayedDeletions, *, now_ms: int) -> Segments:
         """One empty segment that has no files yet."""
-        segment = Segment(directory, 0, config)
-        segment.created_ms = now_ms
-        return cls(directory, (segment,), deletions, has_files=False)
+        return cls(directory, (_segment_in_memory(directory, 0, config, now_ms),), deletions, has_files=False)
 
     def make_files(self, config: LogConfig) -> None:
         """Creates the files of the segment that was in memory. The directory exists."""
-        self._replace((Segment.create(self.directory, 0, config, now_ms=self.active.created_ms),))
+        new = self.active
+        self._replace((Segment.create(self.directory, new.base_offset, config, now_ms=new.created_ms),))
+        self._names_changed = True
         self.has_files = True
 
     def _replace(self, segments: Sequence[Segment]) -> None:
@@ -83,6 +85,11 @@ class Segments:
     def base_offset(self) -> int:
         """The base offset of the first segment."""
         return self._bases[0]
+
+    @property
+    def base_offset_on_disk(self) -> int:
+        """Where a start begins the log if the checkpoints do not say it."""
+        return self._bases[0] if self.has_files else 0
 
     @property
     def base_offsets(self) -> set[int]:
@@ -168,13 +175,14 @@ class Segments:
         gone = self.all[len(kept) :]
         active = kept[-1]
         if gone:
+            active.activate(config)
+            # Replace first: for a flush in a thread, a missing file of the log is a failed disk.
+            self._replace(kept)
             # Delete the files at once: a later start must not find them behind a shorter segment.
             for segment in gone:
                 segment.remove()
-            active.activate(config)
         if active.position_of(offset) is not None:
             active.truncate_to(offset, now_ms=now_ms)
-        self._replace(kept)
         self.recovery_point = min(self.recovery_point, end)
         return end
 
@@ -189,12 +197,21 @@ class Segments:
         sync_directory(self.directory)
 
     def cut_all(self, offset: int, config: LogConfig, now_ms: int) -> None:
-        """Removes every segment and creates an empty one at `offset`. The caller syncs the directory."""
+        """Removes every segment and begins an empty one at `offset`, without files if the disk is full. The caller
+        syncs the directory.
+
+        The new files come last. They may have the names of old ones, the old ones may be what fills the disk, and after
+        a crash an empty segment behind old records would look like the end of a longer log.
+        """
         self.cuts += 1
-        for segment in self.all:
+        gone = self.all
+        self.has_files = False
+        self._replace((_segment_in_memory(self.directory, offset, config, now_ms),))
+        for segment in gone:
             segment.remove()
-        self._replace((Segment.create(self.directory, offset, config, now_ms=now_ms),))
         self.recovery_point = offset
+        with tolerated_no_space():
+            self.make_files(config)
 
     # At the start
 
@@ -266,15 +283,15 @@ class Segments:
         A failed fsync is never repeated: the kernel may have dropped the pages and would then report success.
         """
         segments, cuts = self.all, self.cuts
-        if end <= self.recovery_point:
+        if end <= self.recovery_point or not self.has_files:
             return
         first = bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1
         for segment in segments[max(0, first) :]:
             try:
                 segment.sync()
             except FileNotFoundError:
-                # Retention may have deleted the segment meanwhile. Otherwise the file is lost.
-                if segment in self.all:
+                # Retention or a cut may have deleted the segment meanwhile. Otherwise the file is lost.
+                if segment in self.all and self.has_files:
                     raise
         if self._names_changed:
             self._names_changed = False
@@ -294,6 +311,12 @@ class Segments:
     def close(self) -> None:
         for segment in self.all:
             segment.close()
+
+
+def _segment_in_memory(directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+    segment = Segment(directory, base_offset, config)
+    segment.created_ms = now_ms
+    return segment
 
 
 def _percent_of_disk(directory: Path, percent: float) -> int:

@@ -295,9 +295,11 @@ class LogDir:
             # Written first, because recovery trusts the indexes below a recovery point.
             self._checkpoint_aborted({tp: known_aborted(log) for tp, log in offsets})
             self._write_recovery_points({tp: log.recovery_point for tp, log in offsets})
-            # A log start is stored only if it differs from the base offset of the first segment.
+            # A log start is stored only if the first segment on the disk does not show it.
             starts = {
-                tp: log.log_start_offset for tp, log in offsets if log.log_start_offset > log.segments.base_offset
+                tp: log.log_start_offset
+                for tp, log in offsets
+                if log.log_start_offset > log.segments.base_offset_on_disk
             }
             write_offsets(self.path / LOG_START_FILE, starts)
             write_offsets(self.path / HIGH_WATERMARK_FILE, {tp: log.high_watermark for tp, log in offsets})
