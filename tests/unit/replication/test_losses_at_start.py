@@ -21,7 +21,7 @@ from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 from headrace.testing import full_disk
-from tests.support.logs import a_batch, append, open_dirs
+from tests.support.logs import a_batch, append, open_dirs, read_all
 
 OWN, OTHER = 0, 1
 EPOCH = 5
@@ -132,6 +132,39 @@ def test_the_other_directories_name_a_missing_one(opened: Open, tmp_path: Path) 
     assert compare(dirs, image(alone=(OWN,)), registered()).lost.losses() == lost("alone")
     dirs.finish_start(names[:1])
     assert not compare(dirs, image(alone=(OWN,)), registered()).lost.losses()
+
+
+def test_a_first_start_on_full_disks_keeps_serving(opened: Open, tmp_path: Path) -> None:
+    """The release before wrote no names. Now there is no room for them."""
+    stopped(tmp_path, "here")
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    full_disk.fill(tmp_path)
+    try:
+        dirs.finish_start(names_of(dirs))
+    finally:
+        full_disk.make_room(tmp_path)
+    assert dirs.offline == [] and len(read_all(dirs.create("here", 0))) == 3
+    dirs.close()
+    again = opened("a", "b")
+    again.finish_start(names_of(again))
+    identity = read_identity(tmp_path / "a")
+    assert identity is not None and identity.directories == names_of(again)
+
+
+def test_a_full_disk_that_names_a_directory_which_was_given_up(opened: Open, tmp_path: Path) -> None:
+    """Otherwise a new topic of this start would be missed with it after a crash."""
+    both = open_dirs(tmp_path / "a", tmp_path / "b")
+    both.finish_start(names_of(both))
+    both.close()
+    dirs = open_dirs(tmp_path / "a", lazy_logs=LazyLogs())
+    full_disk.fill(tmp_path)
+    try:
+        dirs.finish_start(names_of(dirs))
+    finally:
+        full_disk.make_room(tmp_path)
+    dirs.create("new", 0, topic_id("new"))
+    dirs.close(clean=False)
+    assert not compare(opened("a"), image(new=(OWN,)), registered()).lost.losses()
 
 
 def test_directory_without_a_needed_log_is_forgotten(opened: Open) -> None:

@@ -173,6 +173,11 @@ class LogDir:
             self.identity = identity
 
     @property
+    def named(self) -> set[str]:
+        """The ids of the directories that this one names."""
+        return set() if self.identity is None else {key for key, _ in self.identity.directories}
+
+    @property
     def id_text(self) -> str | None:
         """The id in Kafka's text form; None for a directory that was not opened."""
         known = None if self.identity is None else self.identity.directory_id

@@ -33,7 +33,13 @@ from headrace.storage.dirs.report import DirectoryReport
 from headrace.storage.dirs.start_recovery import StartRecovery
 from headrace.storage.dirs.strays import Stray, set_aside, strays_in
 from headrace.storage.dirs.unopened_log import owner_of
-from headrace.storage.files import DELETED_DIR_SUFFIX, is_no_space, marked_directory_name, no_space
+from headrace.storage.files import (
+    DELETED_DIR_SUFFIX,
+    is_no_space,
+    marked_directory_name,
+    no_space,
+    tolerated_no_space,
+)
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import Damage, Progress, open_log
@@ -418,17 +424,20 @@ class LogDirs:
 
     def finish_start(self, directories: Sequence[tuple[str, str]]) -> None:
         """After the broker has compared the logs with what it had, and before it registers. Writes the ids and paths of
-        all directories of the broker, also of missing ones, into each one, if there are several."""
+        all directories of the broker, also of missing ones, into each one, if there are several. On a full disk the
+        registration alone names them."""
         named = tuple(directories) if len(directories) > 1 else ()
-        present = {one.id_text for one in self.directories if one.is_online}
-        self._misses_directories = any(key not in present for key, _ in directories)
         for directory in self.directories:
             if directory.is_online:
                 try:
-                    directory.name_directories(named)
+                    with tolerated_no_space():
+                        directory.name_directories(named)
                     directory.forget_taken_mark()
                 except OSError as error:
                     self._failed(directory, error)
+        # A full directory may still name one that this start has given up: the next start would miss it again.
+        known = {key for key, _ in directories}.union(*(one.named for one in self.directories if one.is_online))
+        self._misses_directories = not known <= {one.id_text for one in self.directories if one.is_online}
 
     def describe(self) -> list[DirectoryReport]:
         return [
