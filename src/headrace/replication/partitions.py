@@ -58,8 +58,16 @@ class Logs(Protocol):
 
     def log(self, topic: str, partition: int) -> Log | None: ...
     def logs(self) -> Collection[Log]: ...
-    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0) -> Log: ...
-    def mark_incomplete(self, log: Log, reason: str) -> None: ...
+    def create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        why_incomplete: str | None = None,
+        now_ms: int = 0,
+    ) -> Log: ...
     def has_all_records(self, log: Log) -> None: ...
     def delete(self, topic: str, partition: int, *, now_ms: int = 0) -> object: ...
     def set_aside(self, topic: str, partition: int, reason: str, *, now_ms: int = 0) -> Path | None: ...
@@ -278,11 +286,8 @@ class Partitions:
             config = configs.get(topic.name)
             if config is None:
                 config = configs[topic.name] = self._log_config_for(topic.name, image)
-            missing = self.lost_logs.why_missing(replica)
             try:
-                log = self._open_log(topic, index, config)
-                if missing is not None:
-                    self._logs.mark_incomplete(log, missing)
+                log = self._open_log(topic, index, config, self.lost_logs.why_missing(replica))
             except (Fault, OSError) as fault:
                 self._not_created(key, str(fault))
                 return
@@ -314,11 +319,13 @@ class Partitions:
             if info is not None:
                 self._assign(self._applied.topics[topic], index, info, self._applied, {})
 
-    def _open_log(self, topic: TopicInfo, index: int, config: LogConfig) -> Log:
+    def _open_log(self, topic: TopicInfo, index: int, config: LogConfig, why_missing: str | None) -> Log:
         self._set_older_topic_aside(topic, index)
         log = self._logs.log(topic.name, index)
         if log is None or log.topic_id is None:
-            return self._logs.create(topic.name, index, topic.id, config, now_ms=self.wall_ms())
+            return self._logs.create(
+                topic.name, index, topic.id, config, why_incomplete=why_missing, now_ms=self.wall_ms()
+            )
         if log.config != config:
             log.update_config(config)
         return log

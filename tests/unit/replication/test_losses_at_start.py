@@ -13,6 +13,7 @@ import pytest
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
+from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import uuid_to_text
 from headrace.replication.losses_at_start import LossesAtStart, losses_at_start
 from headrace.storage.dirs.identity import read_identity, write_identity
@@ -21,6 +22,7 @@ from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 from headrace.testing import full_disk
+from tests.support.killed_creations import killed_at
 from tests.support.logs import a_batch, append, open_dirs, read_all
 
 OWN, OTHER = 0, 1
@@ -228,24 +230,56 @@ def test_log_that_is_still_missing_at_the_next_start(opened: Open) -> None:
     assert not compare(dirs, now, registered(losses=lost("removed"))).lost.losses()
 
 
-def test_a_log_in_place_of_a_missing_one_is_marked_before_it_exists(
-    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_kill_while_a_missing_log_is_replaced_never_leaves_a_complete_one(tmp_path: Path) -> None:
+    now, before = image(orders=(OWN, OTHER)), registered(losses=lost("orders"))
+    missing, incomplete = lost("orders"), lost(incomplete=("orders",))
+    found = []
+    for step in range(100):
+        directory = tmp_path / str(step)
+        was_killed = killed_at(directory, topic_id("orders"), step, why_incomplete="it was missing")
+        dirs = open_dirs(directory)
+        found.append(compare(dirs, now, before).lost.losses())
+        dirs.create("orders", 0, topic_id("orders"), why_incomplete="it was missing")
+        assert compare(dirs, now, before).lost.losses() == incomplete, f"created again after step {step}"
+        dirs.close()
+        if not was_killed:
+            break
+    else:
+        raise AssertionError("the creation has more steps than expected")
+    first = found.index(incomplete)
+    assert 0 < first < len(found) - 1
+    assert found == [missing] * first + [incomplete] * (len(found) - first)
+
+
+@pytest.mark.parametrize("lazy_logs", [None, LazyLogs()])
+def test_a_missing_log_is_not_replaced_without_its_mark(
+    opened: Open, tmp_path: Path, lazy_logs: LazyLogs | None
 ) -> None:
+    """The disk was full, and the broker was stopped."""
     now, before = image(gone=(OWN, OTHER)), registered(losses=lost("gone"))
-    dirs = open_dirs(tmp_path / "a", lazy_logs=LazyLogs())
-    log = dirs.create("gone", 0, topic_id("gone"))
-    with monkeypatch.context() as killed:
-        killed.setattr(Log, "make_files", lambda _: pytest.exit("killed"))
-        with pytest.raises(pytest.exit.Exception):
-            dirs.mark_incomplete(log, "it was missing")
-    dirs.close(clean=False)
-    dirs = opened("a")
-    assert compare(dirs, now, before).lost.losses() == lost(incomplete=("gone",))
-    again = dirs.create("gone", 0, topic_id("gone"))
-    dirs.mark_incomplete(again, "it was missing")
+    dirs = open_dirs(tmp_path / "a", lazy_logs=lazy_logs)
+    full_disk.fill(tmp_path)
+    try:
+        with pytest.raises(StorageFault, match="No space"):
+            dirs.create("gone", 0, topic_id("gone"), why_incomplete="it was missing")
+    finally:
+        full_disk.make_room(tmp_path)
+    dirs.close()
+    again = opened("a")
+    assert compare(again, now, before).lost.losses() == lost("gone")
+    log = again.create("gone", 0, topic_id("gone"), why_incomplete="it was missing")
+    assert compare(again, now, before).lost.losses() == lost(incomplete=("gone",))
+    again.has_all_records(log)
+    assert not compare(again, now, before).lost.losses()
+
+
+def test_a_deleted_log_takes_its_mark_along(opened: Open) -> None:
+    dirs, now = opened("a"), image(gone=(OWN, OTHER))
+    dirs.create("gone", 0, topic_id("gone"), why_incomplete="it was missing")
+    assert compare(dirs, now).lost.losses()
     dirs.delete("gone", 0)
-    new = dirs.create("gone", 0, topic_id("gone"))
-    assert not compare(dirs, now).lost.losses(), f"a deleted log takes its mark along: {new}"
+    dirs.create("gone", 0, topic_id("gone"))
+    assert not compare(dirs, now).lost.losses()
 
 
 def test_an_empty_log_that_returns_with_its_disk_is_complete(opened: Open, tmp_path: Path) -> None:

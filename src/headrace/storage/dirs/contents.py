@@ -56,6 +56,15 @@ def may_be_log(path: Path) -> bool:
     return is_empty
 
 
+def is_begun(path: Path) -> bool:
+    """Whether the creation of the log got so far that a start opens it. Before that, the log is missing, or it is new
+    and has no record. It is created again with the same directory."""
+    with os.scandir(path) as entries:
+        return any(
+            entry.name.endswith(LOG_SUFFIX) or entry.name in (PARTITION_METADATA_FILE, MARK_FILE) for entry in entries
+        )
+
+
 def deleted_in(log_dir: Path) -> Iterator[tuple[Path, TopicPartition]]:
     """Directories of logs that were deleted before the last stop; their names end in the suffix of deleted logs."""
     for path in sorted(log_dir.iterdir()):

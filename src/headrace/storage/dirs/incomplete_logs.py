@@ -2,6 +2,9 @@
 
 A file in the directory of the log, so that every later start knows it, whatever the controller has heard. Kafka ignores
 the file. The only replica of a partition gets no mark: no other one has its records.
+
+The mark of a new log, in place of a missing one, is its first file. A start takes a directory without any file for no
+log (`contents.is_begun`). So a crash at any step leaves a missing log or an incomplete one, never a complete one.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ MARK_FILE: Final = "incomplete"
 
 
 def mark(log: Path, reason: str) -> None:
-    """Raises OSError."""
+    """The directory may not exist yet. Raises OSError."""
+    log.mkdir(exist_ok=True)
     write_small_file(log / MARK_FILE, f"{reason}\n".encode())
 
 

@@ -142,9 +142,11 @@ class LogDirs:
         topic_id: uuid.UUID | None = None,
         config: LogConfig | None = None,
         *,
+        why_incomplete: str | None = None,
         now_ms: int = 0,
     ) -> Log:
-        """The existing log of the partition, or a new one in the directory that `choice` takes."""
+        """The existing log of the partition, or a new one in the directory that `choice` takes. With `why_incomplete`
+        the log replaces a missing one and is marked (see `mark_incomplete`). Raises StorageFault."""
         key = TopicPartition(topic, partition)
         config = self._config_of(topic) if config is None else config
         existing = self._logs.get(key)
@@ -152,12 +154,15 @@ class LogDirs:
             existing.update_config(config)
             if topic_id is not None and existing.topic_id is None:
                 existing.assign_topic_id(topic_id)
+            if why_incomplete is not None:
+                self.mark_incomplete(existing, why_incomplete)
             return existing
         home = self.choice.take(key)
         self._remove_old_marks(key)
         path = home.path / str(key)
         self._check_owner(path, key, topic_id, now_ms)
-        if self.lazy_logs is not None and self._may_begin_in_memory and not path.exists():
+        may_begin_in_memory = self._may_begin_in_memory and why_incomplete is None
+        if self.lazy_logs is not None and may_begin_in_memory and not path.exists():
             if home.still_marks(key):
                 home.note_outdated_marks(key)
             log = self.lazy_logs.log(
@@ -176,6 +181,9 @@ class LogDirs:
         try:
             if home.still_marks(key):
                 raise no_space(home.path)
+            if why_incomplete is not None:
+                # Before all other files: after a crash they would be those of a complete, empty log.
+                incomplete_logs.mark(path, why_incomplete)
             make_directory(path, topic_id)
             log = open_log(
                 path,
@@ -265,14 +273,11 @@ class LogDirs:
             raise self._fault(f"cannot set {key} aside in {home.path}", home, error) from error
 
     def mark_incomplete(self, log: Log, reason: str) -> None:
-        """Every later start knows that the log lacks records. The mark of a new log comes before its files: after a
-        crash, they would be those of a complete, empty log. Raises StorageFault."""
+        """Every later start knows that the log lacks records. Raises StorageFault."""
         try:
-            log.directory.mkdir(exist_ok=True)
             incomplete_logs.mark(log.directory, reason)
         except OSError as error:
             raise self._fault(f"cannot mark {log.name} as incomplete", self._logs.home(log.name), error) from error
-        log.make_files()
 
     def has_all_records(self, log: Log) -> None:
         incomplete_logs.remove_mark(log.directory)

@@ -21,7 +21,7 @@ from pathlib import Path
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
-from headrace.storage.dirs.contents import deleted_in, logs_in, outdated_cuts_in
+from headrace.storage.dirs.contents import deleted_in, is_begun, logs_in, outdated_cuts_in
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
 from headrace.storage.dirs.future_logs import (
     FoundLog,
@@ -92,7 +92,7 @@ class StartRecovery:
                 deleted = dict(deleted_in(directory.path))
                 self.deletions.put([*deleted, *outdated_cuts_in(directory, now_ms)], now_ms)
                 others: list[Path] = []
-                logs = list(logs_in(directory.path, others))
+                logs = [(path, key) for path, key in logs_in(directory.path, others) if is_begun(path)]
                 for path, partition in logs:
                     jobs.append((directory, partition, path, marks.get(partition, PartitionCheckpoints())))
                 # On a full disk the checkpoints still name a log after its deletion.

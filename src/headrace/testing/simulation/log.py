@@ -205,12 +205,20 @@ class SimulatedLogs:
         return list(self._logs.values())
 
     def create(
-        self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig, *, now_ms: int = 0
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        why_incomplete: str | None = None,
+        now_ms: int = 0,
     ) -> SimulatedLog:
         log = SimulatedLog(topic, partition, topic_id, config, self._broker, self._watcher)
         online = [disk for disk in DISKS if disk not in self.failed]
         log.directory = online[self._made % len(online)]
         log.replaces_lost = (topic_id, partition) in self.gone
+        log.is_incomplete = why_incomplete is not None
         self._made += 1
         self._logs[topic, partition] = log
         return log
@@ -219,9 +227,6 @@ class SimulatedLogs:
         log = self._logs.pop((topic, partition), None)
         if log is not None:
             log.offline_reason = "deleted"
-
-    def mark_incomplete(self, log: SimulatedLog, reason: str) -> None:
-        log.is_incomplete = True
 
     def has_all_records(self, log: SimulatedLog) -> None:
         log.is_incomplete = False
