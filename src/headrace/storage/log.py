@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from headrace.kernel.errors import OffsetOutOfRange, StorageFault
@@ -204,7 +204,8 @@ class Log:
         begins_inside = batches[0].base_offset < self._log_start_offset
         try:
             if begins_inside:
-                self._empty_files(batches[0].base_offset, now_ms)
+                with self._being_cut(batches[0].base_offset):
+                    self._empty_files(batches[0].base_offset, now_ms)
                 self.make_files()
             for batch in batches:
                 if batch.partition_leader_epoch > self.leader_epochs.latest:
@@ -365,8 +366,7 @@ class Log:
             self.truncate_fully_and_start_at(offset, now_ms=now_ms)
             return
         self.make_files()
-        with self._disk.raised():
-            self._lower_checkpoints(self.segments.end_of_cut(offset))
+        with self._disk.raised(), self._being_cut(self.segments.end_of_cut(offset)):
             end = self.segments.cut_end(offset, self.config, now_ms)
             log_start = min(self._log_start_offset, end)
             with tolerated_no_space():  # the records are gone, and `save_epochs` tries again
@@ -378,18 +378,18 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int = 0) -> None:
         """Empties the log and starts it at `offset`, for a follower whose leader has deleted the next records."""
         self.make_files()
-        with self._disk.raised():
+        with self._disk.raised(), self._being_cut(offset):
             self._empty_files(offset, now_ms)
             self._set_offsets(offset, offset, offset)
             sync_directory(self.directory)
 
-    def _lower_checkpoints(self, end: int) -> None:
-        # In memory first: the checkpoints may be written at any time.
-        self.segments.recovery_point = min(self.segments.recovery_point, end)
-        self._before_cut(end)
+    @contextlib.contextmanager
+    def _being_cut(self, end: int) -> Iterator[None]:
+        with self.segments.being_cut(end):
+            self._before_cut(end)
+            yield
 
     def _empty_files(self, offset: int, now_ms: int) -> None:
-        self._lower_checkpoints(offset)
         # The producers first: after a crash, snapshots of the old records must not belong to the new log.
         self.producers.start_over()
         self.segments.cut_all(offset, self.config, now_ms)

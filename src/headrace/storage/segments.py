@@ -15,9 +15,10 @@ Invariant (asserted): base offsets rise strictly.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -59,6 +60,7 @@ class Segments:
         self._bases: list[int] = []
         # Counts truncations at the end, so that a flush or a round of compaction in a thread notices one.
         self.cuts = 0
+        self._is_being_cut = False
         # Whether files were created since the last sync of the directory.
         self._names_changed = True
         self._replace(segments)
@@ -164,12 +166,24 @@ class Segments:
         self._names_changed = True
         return new
 
+    @contextlib.contextmanager
+    def being_cut(self, end: int) -> Iterator[None]:
+        """From before a cut at `end` until the log ends there. A flush in a thread must not raise the recovery point if
+        it begins or ends meanwhile: the records that it has synced are removed, and the checkpoints may be written at
+        any time."""
+        self._is_being_cut = True
+        self.recovery_point = min(self.recovery_point, end)
+        try:
+            yield
+        finally:
+            self.cuts += 1
+            self._is_being_cut = False
+
     def cut_end(self, offset: int, config: LogConfig, now_ms: int) -> int:
         """Removes the batches from the one that contains `offset` on. Returns the offset after the last batch left.
 
         `offset` is above the first segment's base offset. The caller calls `sync_cut` after it has updated all state.
         """
-        self.cuts += 1
         end = self.end_of_cut(offset)
         kept = [segment for segment in self.all if segment.base_offset <= offset]
         gone = self.all[len(kept) :]
@@ -203,7 +217,6 @@ class Segments:
         The new files come last. They may have the names of old ones, the old ones may be what fills the disk, and after
         a crash an empty segment behind old records would look like the end of a longer log.
         """
-        self.cuts += 1
         gone = self.all
         self.has_files = False
         self._replace((_segment_in_memory(self.directory, offset, config, now_ms),))
@@ -298,8 +311,9 @@ class Segments:
             sync_topic_id(self.directory)
             sync_directory(self.directory)
             sync_directory(self.directory.parent)
-        # A log that was truncated meanwhile may have other records at these offsets.
-        if cuts == self.cuts:
+        # A log that was truncated meanwhile may have other records at these offsets. A cut that ends between the two
+        # comparisons has changed `cuts`.
+        if not self._is_being_cut and cuts == self.cuts:
             self.recovery_point = max(self.recovery_point, end)
 
     def move_to(self, directory: Path) -> None:

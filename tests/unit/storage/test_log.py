@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, OffsetOutOfRa
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
-from headrace.storage.log import AppendOrigin
+from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.segment.segment import Segment
 from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, read_all, read_batches
 
 SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=256, segment_index_bytes=8192)
@@ -340,6 +342,63 @@ def test_follower_far_behind_starts_over_at_the_leaders_log_start(tmp_path: Path
     assert log.leader_epochs.entries == [] and len(log.segments.all) == 1
     assert append(log, a_batch(1)) == (5000, 5000)
     assert {path.name for path in tmp_path.glob("*.log")} == {"00000000000000005000.log"}
+
+
+def during_before_cut(log: Log, patched: pytest.MonkeyPatch, use: Callable[[], None]) -> None:
+    patched.setattr(log, "_before_cut", lambda end: use())
+
+
+def during_the_cut(log: Log, patched: pytest.MonkeyPatch, use: Callable[[], None]) -> None:
+    real_remove = Segment.remove
+    patched.setattr(Segment, "remove", lambda segment: (real_remove(segment), use()))
+
+
+def after_the_cut(log: Log, patched: pytest.MonkeyPatch, use: Callable[[], None]) -> None:
+    real_rebuild = log.producers.rebuild
+    patched.setattr(log.producers, "rebuild", lambda *of: (real_rebuild(*of), use()))
+
+
+@pytest.mark.parametrize("at", [during_before_cut, during_the_cut, after_the_cut])
+@pytest.mark.parametrize("began_before", [True, False])
+def test_no_flush_raises_the_recovery_point_during_a_truncation(
+    tmp_path: Path,
+    at: Callable[[Log, pytest.MonkeyPatch, Callable[[], None]], None],
+    began_before: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The flush runs in a thread. A checkpoint of that moment would name records that the log no longer has."""
+    log = open_at(tmp_path)
+    for _ in range(4):
+        append(log, a_batch(3))
+        log.roll()
+    syncs, may_sync = threading.Event(), threading.Event()
+    real_sync = Segment.sync
+
+    def sync(segment: Segment) -> None:
+        syncs.set()
+        may_sync.wait(10)
+        real_sync(segment)
+
+    flush = threading.Thread(target=log.flush)
+    seen: list[int] = []
+
+    def flush_now() -> None:
+        may_sync.set()
+        if flush.ident is None:
+            flush.start()
+        flush.join(10)
+        seen.append(log.recovery_point)
+
+    at(log, monkeypatch, flush_now)
+    monkeypatch.setattr(Segment, "sync", sync)
+    if began_before:
+        flush.start()
+        assert syncs.wait(10)
+    log.truncate_to(4)
+    assert log.log_end_offset == 3 and seen and max(seen) <= 3 and log.recovery_point <= 3
+    append(log, a_batch(2))
+    log.flush()
+    assert log.recovery_point == 5, "a later flush raises it"
 
 
 def test_append_with_a_new_epoch_writes_no_epoch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
