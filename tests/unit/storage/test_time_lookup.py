@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from headrace.records.batch import BatchView
 from headrace.records.compression import Codec
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
+from headrace.storage.segment import time_lookup
 from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
 from tests.support.compacted_logs import COMPACT, clean
@@ -81,6 +83,44 @@ def test_newest_record_is_found_if_compaction_emptied_the_newest_batch(tmp_path:
     newest = log.offset_of_max_timestamp()
     assert newest is not None and (newest.offset, newest.timestamp_ms) == (0, NOW_MS + 5) == brute_newest(log)
     assert log.offset_for_timestamp(NOW_MS + 6) is None
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_newest_record_is_found_behind_many_empty_batches(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time_lookup, "_CHOSEN_AT_ONCE", at_once)
+    log = open_at(tmp_path, COMPACT)
+    append(log, a_batch(1, key=b"a", timestamps=[NOW_MS + 5]))
+    for at, after_ms in enumerate((9, 9, 7, 8)):
+        append(log, a_batch(1, key=b"b", timestamps=[NOW_MS + after_ms], producer=(at, 0, 0)))
+    append(log, a_batch(1, key=b"c", timestamps=[NOW_MS + 5]))
+    append(log, a_batch(1, key=b"b", timestamps=[NOW_MS + 1]))
+    log.advance_high_watermark(log.log_end_offset)
+    log.roll()
+    clean(log)
+    assert [batch.record_count for batch in read_batches(log)] == [1, 0, 0, 0, 0, 1, 1]
+    newest = log.offset_of_max_timestamp()
+    assert newest is not None and (newest.offset, newest.timestamp_ms) == (0, NOW_MS + 5) == brute_newest(log)
+
+
+def test_newest_record_is_found_without_a_list_of_all_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large segment has millions of batches."""
+    monkeypatch.setattr(time_lookup, "_CHOSEN_AT_ONCE", 64, raising=False)
+    log = open_at(tmp_path)
+    append(log, a_batch(2, timestamps=[NOW_MS + 10_000, NOW_MS]))
+    for n in range(3000):
+        append(log, a_batch(1, timestamps=[NOW_MS + n]))
+    log.advance_high_watermark(log.log_end_offset)
+    log.advance_log_start(1)
+    tracemalloc.start()
+    try:
+        newest = log.offset_of_max_timestamp()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert newest is not None and (newest.offset, newest.timestamp_ms) == (3001, NOW_MS + 2999)
+    assert peak_bytes < 200_000
 
 
 def test_lookup_by_time_in_an_empty_log_finds_nothing(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ Indexes narrow the search to one batch; only that batch is decoded. The result i
 
 from __future__ import annotations
 
+import heapq
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from headrace.records.batch import HEADER_BYTES, BatchView
@@ -16,6 +17,9 @@ from headrace.storage.segment.batch_scan import BatchPlace
 from headrace.storage.segment.segment import Segment
 
 _LARGE_BYTES: Final = 1 << 16
+# How many batches one walk over a segment chooses: about a megabyte. Compaction leaves at most one empty batch per
+# producer, so one walk is nearly always enough.
+_CHOSEN_AT_ONCE: Final = 4096
 
 
 class TimestampOffset(NamedTuple):
@@ -94,13 +98,32 @@ def _newest_in(segment: Segment, log_start_offset: int) -> TimestampOffset | Non
     # The indexed batch is wholly or partly below the log start, or compaction emptied it: tries the batches from the
     # highest timestamp down.
     position = segment.position_of(log_start_offset)
-    places = list(segment.places(position)) if position is not None else []
     best: TimestampOffset | None = None
-    for place in sorted(places, key=lambda one: (-one.max_timestamp_ms, one.base_offset)):
+    for place in _newest_first(segment, position) if position is not None else ():
         if best is not None and place.max_timestamp_ms < best.timestamp_ms:
             break
         best = _newer(best, _newest_of(segment.batch_at(place), log_start_offset))
     return best
+
+
+def _newest_first(segment: Segment, position: int) -> Iterator[BatchPlace]:
+    """The batches from `position` on, from the highest timestamp down. A large segment has millions of batches, so a
+    list of all of them would take gigabytes."""
+    chosen = heapq.nsmallest(_CHOSEN_AT_ONCE, segment.places(position), key=_rank)
+    yield from chosen
+    while len(chosen) == _CHOSEN_AT_ONCE:
+        chosen = heapq.nsmallest(_CHOSEN_AT_ONCE, _after(chosen[-1], segment.places(position)), key=_rank)
+        yield from chosen
+
+
+def _after(last: BatchPlace, places: Iterator[BatchPlace]) -> Iterator[BatchPlace]:
+    """Those that `_newest_first` has not chosen yet."""
+    rank = _rank(last)
+    return (place for place in places if _rank(place) > rank)
+
+
+def _rank(place: BatchPlace) -> tuple[int, int]:
+    return -place.max_timestamp_ms, place.base_offset
 
 
 def _only_record(segment: Segment, place: BatchPlace) -> TimestampOffset | None:
