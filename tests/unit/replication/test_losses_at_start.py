@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import uuid
@@ -18,7 +19,7 @@ from headrace.kernel.ids import uuid_to_text
 from headrace.replication.losses_at_start import LossesAtStart, losses_at_start
 from headrace.storage.dirs.identity import read_identity, write_identity
 from headrace.storage.dirs.lazy_logs import LazyLogs
-from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
+from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE, LogDir
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 from headrace.testing import full_disk
@@ -151,6 +152,26 @@ def test_a_first_start_on_full_disks_keeps_serving(opened: Open, tmp_path: Path)
     again.finish_start(names_of(again))
     identity = read_identity(tmp_path / "a")
     assert identity is not None and identity.directories == names_of(again)
+
+
+def test_a_disk_that_fails_while_it_gets_the_names_is_no_old_copy_later(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker registers with the directory, because it was there when the start compared the logs."""
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(LogDir, "name_directories", fails)
+        names = names_of(dirs)
+        dirs.finish_start(names)
+    assert len(dirs.offline) == 2
+    dirs.close(clean=False)
+    since = BrokerInfo(OWN, EPOCH, (), directories=names)
+    assert not compare(opened("a", "b"), image(shared=(OWN, OTHER)), since).lost.losses()
 
 
 def test_a_full_disk_that_names_a_directory_which_was_given_up(opened: Open, tmp_path: Path) -> None:

@@ -435,9 +435,11 @@ class LogDirs:
         for directory in self.directories:
             if directory.is_online:
                 try:
+                    # First: the registration will say that this start had the directory. If the mark stayed behind on a
+                    # disk that fails now, a later start would take the directory for an old copy.
+                    directory.forget_taken_mark()
                     with tolerated_no_space():
                         directory.name_directories(named)
-                    directory.forget_taken_mark()
                 except OSError as error:
                     self._failed(directory, error)
         # A full directory may still name one that this start has given up: the next start would miss it again.
