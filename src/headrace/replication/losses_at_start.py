@@ -19,7 +19,7 @@ The only replica of a partition is never incomplete: no other has its records, s
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo
 from headrace.cluster.core.losses import NO_LOSSES, ReplicaKey
@@ -69,12 +69,12 @@ class _Comparison:
             for one in dirs.directories
             if one.is_online and one.id_text is not None
         }
-        known = [*(registered.directories if registered is not None else ()), *_named_by(dirs)]
+        self._registered = dict(() if registered is None else registered.directories)
+        known = [*self._registered.items(), *_named_by(dirs)]
         self._gone = tuple((key, path) for key, path in dict(known).items() if key not in self._present)
-        before = {} if registered is None else dict(registered.missing_since)
         self._last_epoch = -1 if registered is None else registered.epoch
-        self._missing_since = {key: before.get(key, self._last_epoch) for key, _ in self._gone}
-        self._old_copies = [one for one in dirs.directories if self._is_old_copy(one, before)]
+        self._missing_before = {} if registered is None else dict(registered.missing_since)
+        self._missing_since = {key: self._missing_before.get(key, self._last_epoch) for key, _ in self._gone}
 
     def result(self) -> LossesAtStart:
         missing: dict[str, list[tuple[ReplicaKey, TopicPartition]]] = {}
@@ -108,12 +108,6 @@ class _Comparison:
         return LossesAtStart(
             directories, tuple(self._missing_since.items()) if missing else (), lost, (*problems, *alone)
         )
-
-    def _is_old_copy(self, directory: LogDir, missing_since: Mapping[str, int]) -> bool:
-        """Whether a registration that had the directory is later than its last clean stop. A release that did not write
-        the epoch into the mark of the stop leaves -1."""
-        last = missing_since.get(directory.id_text or "", self._last_epoch)
-        return 0 <= directory.previous_broker_epoch < last
 
     def _assigned(self) -> Iterator[tuple[ReplicaKey, TopicPartition, PartitionInfo]]:
         for topic in self._image.topics.values():
@@ -166,11 +160,23 @@ class _Comparison:
         was_in_sync = self._broker_id in (*info.isr, *info.eligible)
         if log.log_end_offset < home.recovery_point_at_start(name):
             return f"the checkpoint of {home.path} names later offsets, so files were removed, cut or replaced"
-        if home in self._old_copies:
+        if 0 <= home.previous_broker_epoch < self._last_epoch_with(home, key):
             return f"{home.path} is an old copy: the broker has run with a newer one since"
         if incomplete_logs.is_marked(log.directory) or (key in self._before.incomplete and not was_in_sync):
             return "an earlier start found that, and they have not been in sync since"
         return None
+
+    def _last_epoch_with(self, home: LogDir, key: ReplicaKey) -> int:
+        """The last registration of this broker that had the directory, for one of its replicas. -1 if that is not
+        known. A release that did not write the epoch into the mark of a clean stop leaves -1 there, too."""
+        if key not in self._before.missing:
+            # The directory may have been missing, but then the broker has fetched the log again in another one.
+            return self._last_epoch
+        directory_id = home.id_text or ""
+        if self._registered and directory_id not in self._registered and not self._gone:
+            # It was offline at the first start that registered ids. A missing directory could have a newer log.
+            return -1
+        return self._missing_before.get(directory_id, self._last_epoch)
 
     def _mark(self, log: Log, reason: str) -> None:
         if not incomplete_logs.is_marked(log.directory):

@@ -484,6 +484,39 @@ def test_a_backup_in_place_of_a_disk_that_failed_is_an_old_copy(opened: Open, tm
     assert compare(opened("a"), image(shared=(OWN, OTHER)), failed).lost.losses() == lost(incomplete=("shared",))
 
 
+def test_directory_that_was_offline_when_the_broker_registered_ids_for_the_first_time(
+    opened: Open, tmp_path: Path
+) -> None:
+    """The release before registered none, so the id of the offline directory was not known."""
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    now = image(shared=(OWN, OTHER))
+    (tmp_path / "a").rename(tmp_path / "kept")
+    (tmp_path / "a").write_text("no directory")
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b")
+    found = compare(dirs, now, replace(registered(), epoch=EPOCH - 1))
+    assert found.lost.losses() == lost("shared", is_offline=True)
+    dirs.finish_start(found.directories)
+    dirs.close(broker_epoch=EPOCH)
+    (tmp_path / "a").unlink()
+    (tmp_path / "kept").rename(tmp_path / "a")
+    dirs = opened("a", "b")
+    before = registered(*found.directories, losses=found.lost.losses(), missing_since=found.missing_since)
+    assert not compare(dirs, now, before).lost.losses(), "no later registration had it"
+    another_is_gone = replace(before, directories=(*found.directories, GONE))
+    assert compare(dirs, now, another_is_gone).lost.losses() == lost(incomplete=("shared",))
+
+
+def test_directory_that_returns_after_its_logs_were_fetched_again_elsewhere(opened: Open, tmp_path: Path) -> None:
+    """The directory with the newer log is missing now."""
+    stopped(tmp_path, "fetched", "missing", epoch=EPOCH - 1)
+    dirs = opened("a")
+    before = registered(
+        *names_of(dirs), GONE, losses=lost("missing"), missing_since=((names_of(dirs)[0][0], EPOCH - 1),)
+    )
+    now = image(fetched=(OWN, OTHER), missing=(OWN, OTHER))
+    assert compare(dirs, now, before).lost.losses() == lost(incomplete=("fetched",))
+
+
 def test_an_old_copy_is_known_again_after_a_killed_start(opened: Open, tmp_path: Path) -> None:
     stopped(tmp_path, "shared", epoch=EPOCH - 1)
     open_dirs(tmp_path / "a").close(clean=False)
