@@ -43,8 +43,12 @@ class LossReports:
         self.tell()
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.controller_epoch != new.controller_epoch:
-            self.registered(self._losses())
+        if old.controller_epoch == new.controller_epoch:
+            return
+        if self._losses() or self._told != NO_LOSSES:
+            # Also if nothing is lost any more and the former controller was not told yet: its image has the losses.
+            self._told = None
+            self.tell()
 
     def tell(self) -> None:
         """The losses may have changed."""

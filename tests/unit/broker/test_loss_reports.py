@@ -112,6 +112,29 @@ def test_a_new_controller_gets_the_losses_too() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_new_controller_hears_that_nothing_is_lost_any_more(is_refused: bool) -> None:
+    """The former one had stored the losses, and was not told that they have ended: the report was about to begin, or
+    was refused. The replicas would never count as complete."""
+
+    async def run() -> None:
+        controller, now = Controller(), [LOST]
+        reports = LossReports(controller, lambda: now[0])
+        reports.registered(LOST)
+        assert await controller.hears() == LOST
+        now[0] = NO_LOSSES
+        if is_refused:
+            controller.asked, controller.refusals = 0, 1
+            reports.tell()
+            await asyncio.sleep(0)
+        reports.tell_later()
+        reports.follow(ClusterImage(controller_epoch=1), ClusterImage(controller_epoch=2))
+        assert await controller.hears() == NO_LOSSES
+        await reports.close()
+
+    asyncio.run(run())
+
+
 def test_a_bug_in_one_report_does_not_stop_the_next() -> None:
     async def run() -> None:
         controller, now = Controller(), [LOST]
