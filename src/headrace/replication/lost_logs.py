@@ -35,7 +35,7 @@ class LostLogs:
         self._when_fewer: Callable[[], None] = lambda: None
 
     def when_fewer(self, callback: Callable[[], None]) -> None:
-        """Calls back after a replica has its records again, or does not exist any more."""
+        """Calls back after a replica has its log or its records again, or does not exist any more."""
         self._when_fewer = callback
 
     def losses(self) -> ReplicaLosses:
@@ -56,6 +56,7 @@ class LostLogs:
         """A missing log was created again, and is incomplete until the replica is in sync."""
         if self._missing.pop(replica, None) is not None:
             self._incomplete.add(replica)
+            self._when_fewer()
 
     def has_all_records(self, replica: ReplicaKey) -> bool:
         """The replica is in sync. Returns whether it was not complete."""
@@ -66,6 +67,8 @@ class LostLogs:
         return True
 
     def forget(self, replica: ReplicaKey) -> None:
-        """The partition was deleted, or has no replica here any more."""
-        self.has_log(replica)
-        self.has_all_records(replica)
+        """The partition was deleted, or has no replica here any more. Its log may have been on a disk that failed since
+        the start, so this always calls back: after the log is gone."""
+        self._missing.pop(replica, None)
+        self._incomplete.discard(replica)
+        self._when_fewer()

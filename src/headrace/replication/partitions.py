@@ -339,26 +339,28 @@ class Partitions:
             )
 
     def _drop(self, topic: TopicInfo, index: int, reason_to_keep: str | None = None) -> None:
-        """Drops a replica. Deletes its log, or sets it aside if there is a reason to keep it. If the disk refuses that,
-        the log stays, and the next start finds it without a topic."""
-        key = TopicPartition(topic.name, index)
-        self._offline.pop(key, None)
-        self.lost_logs.forget((topic.id, index))
+        """Drops a replica with its log."""
+        self._offline.pop(TopicPartition(topic.name, index), None)
         partition = self._by_name.pop((topic.name, index), None)
-        if partition is None:
-            return
-        if partition.topic_id is not None:
-            self._by_id.pop((partition.topic_id.bytes, index), None)
-        partition.close()
-        self._notify_subscribers(partition)
+        if partition is not None:
+            if partition.topic_id is not None:
+                self._by_id.pop((partition.topic_id.bytes, index), None)
+            partition.close()
+            self._notify_subscribers(partition)
+            self._remove_log(partition.log, reason_to_keep)
+        self.lost_logs.forget((topic.id, index))
+
+    def _remove_log(self, log: Log, reason_to_keep: str | None) -> None:
+        """Deletes a log, or sets it aside if there is a reason to keep it. If the disk refuses that, the log stays, and
+        the next start finds it without a topic."""
         try:
             if reason_to_keep is None:
-                self._logs.delete(topic.name, index, now_ms=self.wall_ms())
+                self._logs.delete(log.topic, log.partition, now_ms=self.wall_ms())
             else:
-                self._delete_or_set_aside(partition.log, reason_to_keep)
+                self._delete_or_set_aside(log, reason_to_keep)
         except (Fault, OSError) as fault:
             # The rest of the image must still be applied.
-            logger.error("the log of %s stays on the disk: %s", key, fault)
+            logger.error("the log of %s-%d stays on the disk: %s", log.topic, log.partition, fault)
 
     def _delete_or_set_aside(self, log: Log, reason: str) -> None:
         """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault if that fails."""

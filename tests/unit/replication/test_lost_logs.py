@@ -20,6 +20,7 @@ from headrace.replication.partitions import Partitions
 from headrace.storage.dirs import incomplete_logs, log_dirs
 from headrace.storage.dirs.incomplete_logs import is_marked
 from headrace.storage.dirs.log_dirs import LogDirs
+from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from tests.support.logs import a_batch, append, open_dirs
 
@@ -92,7 +93,7 @@ def test_each_state_of_the_partition(dirs: LogDirs, leader: int, knows: bool, is
     creates = not is_offline and (leader == OTHER or (leader == OWN and knows))
     assert broker.has_log() == creates
     losses = lost.losses()
-    assert bool(losses.missing) != creates and len(fewer) == (creates and leader == OWN)
+    assert bool(losses.missing) != creates and bool(fewer) == creates
     assert bool(losses.incomplete) == (creates and leader == OTHER), "its records are not fetched yet"
     if not creates:
         with pytest.raises(StorageFault, match="precious-0 is offline here: its disk is missing"):
@@ -133,6 +134,22 @@ def test_deleted_partition_is_no_longer_lost(dirs: LogDirs) -> None:
     broker.publish(precious=NO_LEADER)
     broker.publish()
     assert not lost.losses() and broker.partitions.offline_count == 0
+
+
+def test_a_replica_that_leaves_a_failed_disk_is_no_longer_lost(tmp_path: Path) -> None:
+    """The controller must hear that. If the replica returned to another disk, it could never join the ISR."""
+    dirs = open_dirs(tmp_path / "a", tmp_path / "b", cluster_id="ours")
+    broker = Broker(dirs, lost := LostLogs())
+    broker.publish(precious=OTHER)
+    log = dirs.log("precious", 0)
+    assert log is not None
+    dirs.take_offline(dirs.directory_of(log), "it failed")
+    assert dirs.logs_on_failed_disks() == [log]
+    left: list[list[Log]] = []
+    lost.when_fewer(lambda: left.append(dirs.logs_on_failed_disks()))
+    broker.publish()
+    assert left == [[]]
+    dirs.close()
 
 
 def test_log_that_did_not_fit_on_the_disk_is_created_later(dirs: LogDirs, monkeypatch: pytest.MonkeyPatch) -> None:
