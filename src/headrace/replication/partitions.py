@@ -280,7 +280,7 @@ class Partitions:
             is_known = image.brokers[self.broker_id].losses.of(*replica) is not Loss.NONE
             if self.lost_logs.must_wait(replica, info, self.broker_id, is_known=is_known):
                 self._offline[key] = self.lost_logs.why_missing(replica) or ""
-                with contextlib.suppress(StorageFault):
+                with contextlib.suppress(Fault, OSError):
                     self._set_older_topic_aside(topic, index)
                 return
             config = configs.get(topic.name)
@@ -363,7 +363,8 @@ class Partitions:
             logger.error("the log of %s-%d stays on the disk: %s", log.topic, log.partition, fault)
 
     def _delete_or_set_aside(self, log: Log, reason: str) -> None:
-        """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault if that fails."""
+        """Deletes the log if its topic was deleted, otherwise sets it aside. Raises StorageFault, and OSError
+        if the log cannot be closed."""
         if log.topic_id is not None and log.topic_id in self._applied.deleted_topics:
             self._logs.delete(log.topic, log.partition, now_ms=self.wall_ms())
             return
@@ -393,8 +394,8 @@ class Partitions:
                 )
             try:
                 self._delete_or_set_aside(log, reason)
-            except StorageFault as fault:
-                logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault.message)
+            except (Fault, OSError) as fault:
+                logger.error("%s-%d cannot be set aside: %s", log.topic, log.partition, fault)
 
     def tick(self) -> None:
         """Called every few hundred milliseconds: removes slow followers from the ISRs, and tries again to create logs

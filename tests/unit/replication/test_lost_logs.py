@@ -198,5 +198,19 @@ def test_log_that_cannot_be_deleted_does_not_stop_the_rest_of_the_image(
     assert dirs.log("precious", 0) is None and (dirs.directories[0].path / "precious-0").exists()
 
 
+def test_a_log_of_an_older_topic_that_cannot_be_closed_does_not_stop_the_rest_of_the_image(
+    dirs: LogDirs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(dirs.create("precious", 0, uuid.uuid4()), a_batch(3))
+    append(dirs.create("stray", 0, uuid.uuid4()), a_batch(3))
+    append(dirs.create("stray", 1, uuid.uuid4()), a_batch(3))
+    broker = Broker(dirs, LostLogs({KEY: "its disk is missing"}))
+    with monkeypatch.context() as failing:
+        failing.setattr(Log, "close", _no_space)
+        broker.publish(precious=NO_LEADER, other=OWN)
+    assert broker.partitions.led("other", 0).is_leader
+    assert [log.topic for log in dirs.logs()] == ["other"], "all strays are set aside"
+
+
 def _no_space(*_: object, **__: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
