@@ -55,7 +55,9 @@ class Rebalances:
         )
 
     def expired(self, group_id: str, member_id: str, now_ms: int) -> Result:
-        """A session has expired. For a member that left or was replaced this does nothing."""
+        """A session has expired. For a member that left or was replaced this does nothing. A member whose request waits
+        is alive, and its session begins again: if the broker loses its lease, the timer refuses the request, and the
+        member may have died meanwhile."""
         group = self._find(group_id)
         if group is None:
             return NOTHING
@@ -65,7 +67,9 @@ class Rebalances:
             self._complete_if_all_joined(group, effects, now_ms)
             return effects.result(replay=False)
         member = group.members.get(member_id)
-        if member is not None and not member.heartbeat_is_satisfied:
+        if member is not None and member.heartbeat_is_satisfied:
+            self.keep_alive(group, member, effects)
+        elif member is not None:
             self.drop(group, member, effects, CauseKind.SESSION_EXPIRED)
             self.after_drop(group, effects, now_ms)
         return effects.result(replay=False)
@@ -204,5 +208,5 @@ class Rebalances:
                 error, group.protocol_type if ok else None, group.protocol_name if ok else None, member.assignment
             )
             if group.answer_sync(member, reply, effects):
-                # Its session may have expired while its sync waited here: start it again.
+                # It sent no heartbeat while its sync waited here.
                 self.keep_alive(group, member, effects)

@@ -296,6 +296,31 @@ def test_waiting_members_get_not_coordinator_when_the_coordinator_moves() -> Non
     assert driver.answers["a"].error is ErrorCode.not_coordinator
 
 
+@pytest.mark.parametrize("waits_for", ["join", "sync"])
+def test_a_member_that_dies_while_it_waits_leaves_after_a_lapse_of_the_lease(waits_for: str) -> None:
+    """Its session ended while its request waited, which did not count. The lapse ends the wait, and the coordinator
+    stays. Until then a timer of the session must fire: it notices the lapse on a coordinator that nobody calls."""
+    driver = GroupDriver()
+    leader, follower = driver.join_twice("a"), driver.join_twice("b")
+    driver.advance(6_100)
+    if waits_for == "join":
+        driver.join_twice("c")
+        driver.join("waits", member=follower)
+    else:
+        driver.sync("waits", follower, 1)
+    for _ in range(4):
+        driver.advance(4_000)
+        driver.heartbeat(leader, 1)
+    assert follower in group(driver).members and "waits" not in driver.answers
+    assert ("session", "g", follower) in driver.timers
+    driver.answers.update(driver.shard.refuse_waiting())
+    assert driver.answers["waits"].error is ErrorCode.not_coordinator
+    for _ in range(3):
+        driver.advance(4_000)
+        driver.heartbeat(leader, 1)
+    assert follower not in group(driver).members
+
+
 def test_a_session_expires_exactly_after_its_timeout() -> None:
     driver = GroupDriver()
     leader, follower = stable_pair(driver)
