@@ -231,7 +231,7 @@ def eligible_after_commits_without_it() -> Iterator[None]:
 def log_of_an_older_topic() -> Iterator[None]:
     """A broker uses a log on disk for any topic of its name."""
 
-    def open_log(self: Partitions, topic: TopicInfo, index: int, config: LogConfig) -> Log:
+    def open_log(self: Partitions, topic: TopicInfo, index: int, config: LogConfig, why_missing: str | None) -> Log:
         log = self._logs.log(topic.name, index)
         return log if log is not None else self._logs.create(topic.name, index, topic.id, config)
 
