@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.regex import Regex
+from headrace.coordinators.group.core.consumer.regex_syntax import BadRegex
 from headrace.coordinators.txn.coordinator import TransactionCoordinator
 from headrace.coordinators.txn.core.queries import ListFilter
 from headrace.handlers.dispatch.authorization import Needs
@@ -31,13 +32,16 @@ class ListTransactions(Handler):
     needs: ClassVar[Needs] = Needs(transactional_id=Operation.DESCRIBE)
 
     async def serve(self, request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
-        wanted = ListFilter(
-            frozenset(int(i) for i in request.producer_id_filters),
-            tuple(str(label) for label in request.state_filters),
-            request.duration_filter,
-            _compiled(request.transactional_id_pattern),
-        )
-        found = await self.transactions.transactions(wanted)
+        try:
+            wanted = ListFilter(
+                frozenset(int(i) for i in request.producer_id_filters),
+                tuple(str(label) for label in request.state_filters),
+                request.duration_filter,
+                Regex(request.transactional_id_pattern) if request.transactional_id_pattern else None,
+            )
+            found = await self.transactions.transactions(wanted)
+        except BadRegex as problem:
+            raise Refused(ErrorCode.invalid_regular_expression, f"pattern {problem}") from problem
         ids = (transaction.transactional_id for transaction in found)
         visible = context.access.filter(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, ids)
         return {
@@ -53,12 +57,3 @@ class ListTransactions(Handler):
                 if t.transactional_id in visible
             ],
         }
-
-
-def _compiled(pattern: str | None) -> Regex | None:
-    if not pattern:
-        return None
-    try:
-        return Regex(pattern)
-    except BadRegex as problem:
-        raise Refused(ErrorCode.invalid_regular_expression, f"pattern {pattern!r}: {problem}") from problem

@@ -7,7 +7,8 @@ state machine of the group.
 from __future__ import annotations
 
 from headrace.coordinators.group.core.consumer.group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, Partitions
-from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex, TopicFilter
+from headrace.coordinators.group.core.consumer.regex import Regex, TopicFilter
+from headrace.coordinators.group.core.consumer.regex_syntax import BadRegex
 from headrace.coordinators.group.core.settings import GroupSettings
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused

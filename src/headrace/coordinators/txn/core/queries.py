@@ -10,7 +10,9 @@ from headrace.kernel.dataclass import dataclass
 
 
 class Pattern(Protocol):
-    def matches(self, name: str) -> bool: ...
+    def matches(self, name: str) -> bool:
+        """Raises if it takes too long."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from headrace.coordinators.codec import (
 )
 from headrace.coordinators.codec.primitives import UnreadableRecord
 from headrace.coordinators.group.core.consumer.assignors import ASSIGNORS, AssignedMember, Target
-from headrace.coordinators.group.core.consumer.regex import BadRegex, Regex
+from headrace.coordinators.group.core.consumer.regex import Regex
+from headrace.coordinators.group.core.consumer.regex_syntax import BadRegex
 
 TOPICS = [uuid.UUID(int=i + 1) for i in range(4)]
 

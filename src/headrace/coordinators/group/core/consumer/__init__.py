@@ -6,7 +6,7 @@
 `assignors`             the server-side assignors; `mixed_subscriptions` for members with different topics
 `java_order`            the order in which Kafka iterates, where it chooses between equals
 `reconciliation`        one step of a member towards its target
-`regex`                 regular expressions of subscriptions, in bounded time
+`regex`                 regular expressions of subscriptions, in bounded time; `regex_syntax` reads them
 `classic_members`       members that still use the classic protocol
 `migration`             decides when a classic group becomes a consumer group, and back
 `downgrade`             a consumer group becomes a classic one

@@ -15,7 +15,9 @@ from headrace.coordinators.codec import consumer_groups as codec
 from headrace.coordinators.group.core.consumer.assignors import ASSIGNORS, AssignedMember
 from headrace.coordinators.group.core.consumer.group import ConsumerGroup, ConsumerMember, Partitions, ResolvedRegex
 from headrace.coordinators.group.core.consumer.regex import Regex, TopicFilter
+from headrace.coordinators.group.core.consumer.regex_syntax import BadRegex
 from headrace.coordinators.group.core.effects import Effects
+from headrace.kernel.errors import ErrorCode, Refused
 
 Members = Mapping[str, ConsumerMember]
 
@@ -39,6 +41,8 @@ def resolve_regexes(
     """Resolves every expression in use, writes new and changed results, and deletes unused ones.
 
     `visible` has the rights of the member whose heartbeat this is, as in Kafka. Without it the topics stay as they are.
+    So do the topics of an expression that an older release took and that is refused now, or that takes too long for the
+    topics of today. Raises INVALID_REGULAR_EXPRESSION for such an expression of a new member.
     """
     wanted = {m.about.topic_regex for m in members.values() if m.about.topic_regex}
     names = frozenset(image.topics)
@@ -50,8 +54,15 @@ def resolve_regexes(
             continue
         if visible is None:
             continue
-        matcher = Regex(text)
-        topics = frozenset(visible([name for name in names if matcher.matches(name)]))
+        try:
+            matcher = Regex(text)
+            matching = [name for name in names if matcher.matches(name)]
+        except BadRegex as bad:
+            if known is None:
+                raise Refused(ErrorCode.invalid_regular_expression, f"SubscribedTopicRegex {bad}") from bad
+            resolved[text] = known
+            continue
+        topics = frozenset(visible(matching))
         if known is not None and known.topics == topics:
             resolved[text] = known
             continue
