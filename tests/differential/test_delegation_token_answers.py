@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from headrace.kernel.errors import ErrorCode
 from headrace.testing import broker
 from headrace.wire import codec
 from tests.differential.secured_servers import ADMIN, SETTINGS, SecuredServer, jaas
@@ -136,7 +137,11 @@ CREATIONS: Final = {
     "for anna": creation(owner_principal_type="User", owner_principal_name="anna"),
     "for carl": creation(owner_principal_type="User", owner_principal_name="carl"),
     "owner of another type": creation(owner_principal_type="Group", owner_principal_name="anna"),
-    "owner without a name": creation(owner_principal_type="User", owner_principal_name=""),
+}
+# Requests that Kafka takes and Headrace refuses.
+STRICTER: Final = {
+    # Kafka makes a token of the requester. A service that acts for others would hand out its own rights.
+    "owner without a name": (creation(owner_principal_type="User", owner_principal_name=""), ErrorCode.invalid_request),
 }
 OWNERS: Final = {
     "all": None,
@@ -213,6 +218,14 @@ def test_creations(both: tuple[SecuredServer, SecuredServer], user: str) -> None
         kafka, ours = (creation_answer(server, user, version, body) for server in both)
         problems += [f"v{version}: {line}" for line in differences(kafka, ours)]
     assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("name", STRICTER)
+def test_owners_that_only_kafka_takes(both: tuple[SecuredServer, SecuredServer], name: str) -> None:
+    body, refusal = STRICTER[name]
+    kafka, ours = (creation_answer(server, ADMIN, 3, body) for server in both)
+    assert not kafka["error_code"], kafka
+    assert ours == {"error_code": int(refusal)}
 
 
 @pytest.mark.parametrize("user", USERS)

@@ -166,6 +166,11 @@ class Login:
             principal = self._tls.principal_of(certificate)
         except (NoRule, ValueError) as error:
             raise unauthenticated(f"the client certificate has no principal: {error}") from None
+        if not principal.partition(":")[2]:
+            # A broker takes an owner without a name as "no owner", and the token would be of the service's own user.
+            raise unauthenticated(
+                "the client certificate has no principal: its subject, or what a rule makes, is empty"
+            )
         try:
             token_id, password = await self._tokens.token_of(principal)
         except Refused as refused:

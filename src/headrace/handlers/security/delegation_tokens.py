@@ -61,9 +61,7 @@ class CreateDelegationToken(Handler):
         self, request: CreateDelegationTokenRequest, context: RequestContext
     ) -> CreateDelegationTokenResponse:
         _check_known(context)
-        owner = context.principal
-        if request.owner_principal_name:
-            owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+        owner = _owner(request, context)
         if owner != context.principal:
             context.access.require(Operation.CREATE_TOKENS, ResourceType.USER, owner)
         return await self.gateway.serve(request, context, lambda: self._create(request, context, owner))
@@ -90,6 +88,18 @@ class CreateDelegationToken(Handler):
             "hmac": token_hmac(token.id, secret),
             "throttle_time": 0,
         }
+
+
+def _owner(request: CreateDelegationTokenRequest, context: RequestContext) -> str:
+    """The requester if the request names no owner, by null or by empty texts. Raises INVALID_REQUEST for half a name:
+    Kafka makes a token of the requester if only the name is missing, and fails if only the type is null."""
+    kind, name = request.owner_principal_type or "", request.owner_principal_name or ""
+    if not kind and not name:
+        return context.principal
+    if not kind or not name:
+        missing = "type" if name else "name"
+        raise Refused(ErrorCode.invalid_request, f"the owner of a delegation token has no {missing}")
+    return f"{kind}:{name}"
 
 
 @dataclass(frozen=True)
