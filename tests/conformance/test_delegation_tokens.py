@@ -60,6 +60,8 @@ def test_a_token_authenticates_its_owner_and_cannot_create_tokens(served: SaslBr
         assert len(answer.brokers) == 1
     again = ask(served, by_token(served, token), ApiKey.CREATE_DELEGATION_TOKEN, NEW)
     assert again.error_code is ErrorCode.delegation_token_request_not_allowed
+    hidden = ask(served, by_token(served, token), ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None})
+    assert (hidden.error_code, tuple(hidden.tokens)) == (ErrorCode.delegation_token_request_not_allowed, ())
     described = ask(served, login(served, "anna"), ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None})
     assert token.token_id in [one.token_id for one in described.tokens]
 

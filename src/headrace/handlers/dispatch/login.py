@@ -47,9 +47,15 @@ from headrace.wire.codec import MalformedRequest, RequestHeader, encode_response
 log = logging.getLogger("headrace.logins")
 
 _THREADS: Final = 2
-# A session that came from a delegation token may not make or renew tokens (KIP-48).
+# A session that came from a delegation token may not make or renew tokens (KIP-48), nor read the HMACs of the others of
+# its owner: they are passwords that may live longer. As in Kafka (`allowTokenRequests`).
 _TOKEN_APIS: Final = frozenset(
-    {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
 )
 
 

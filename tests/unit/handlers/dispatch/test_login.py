@@ -88,6 +88,10 @@ class CreateToken(Handler):
         raise AssertionError("a session by token must not come here")
 
 
+class DescribeTokens(CreateToken):
+    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_DELEGATION_TOKEN
+
+
 @dataclass
 class Broker:
     port: int
@@ -99,7 +103,7 @@ class Broker:
 @asynccontextmanager
 async def broker(*, max_reauth_ms: int = 0, delay_ms: int = 0) -> AsyncIterator[Broker]:
     served: list[str] = []
-    table = HandlerTable([Echo(served), Versions(), SaslHandshake(), CreateToken()])
+    table = HandlerTable([Echo(served), Versions(), SaslHandshake(), CreateToken(), DescribeTokens()])
     users = {"anna": b"sesame", "bert": b"sesame"}
     rules = LoginRules(
         {"PLAIN": lambda: PlainServer(users), "SLOW": InThread}, {"PLAIN": max_reauth_ms, "SLOW": max_reauth_ms}
@@ -339,7 +343,7 @@ def test_requests_during_re_authentication_close_the_connection() -> None:
     run(test)
 
 
-def test_a_session_with_a_delegation_token_creates_no_tokens() -> None:
+def test_a_session_with_a_delegation_token_uses_no_requests_of_tokens() -> None:
     async def test() -> None:
         async with broker() as served:
             client = await Client.connect(served)
@@ -348,6 +352,10 @@ def test_a_session_with_a_delegation_token_creates_no_tokens() -> None:
             body = {"renewers": [], "max_lifetime": -1, "owner_principal_type": None, "owner_principal_name": None}
             answer = await client.ask(ApiKey.CREATE_DELEGATION_TOKEN, 3, body)
             assert answer.error_code == ErrorCode.delegation_token_request_not_allowed
+            for version in (1, 2, 3):
+                described = await client.ask(ApiKey.DESCRIBE_DELEGATION_TOKEN, version, {"owners": None})
+                assert described.error_code == ErrorCode.delegation_token_request_not_allowed
+                assert not described.tokens
             assert await client.principal() == "User:slow"
 
     run(test)
