@@ -136,12 +136,16 @@ CREATIONS: Final = {
     "longer than allowed": creation(max_lifetime=864_000_000),
     "for anna": creation(owner_principal_type="User", owner_principal_name="anna"),
     "for carl": creation(owner_principal_type="User", owner_principal_name="carl"),
-    "owner of another type": creation(owner_principal_type="Group", owner_principal_name="anna"),
 }
 # Requests that Kafka takes and Headrace refuses.
 STRICTER: Final = {
     # Kafka makes a token of the requester. A service that acts for others would hand out its own rights.
     "owner without a name": (creation(owner_principal_type="User", owner_principal_name=""), ErrorCode.invalid_request),
+    # Kafka forgets the type at the login.
+    "owner of another type": (
+        creation(owner_principal_type="Group", owner_principal_name="anna"),
+        ErrorCode.invalid_principal_type,
+    ),
 }
 OWNERS: Final = {
     "all": None,

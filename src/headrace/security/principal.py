@@ -13,7 +13,16 @@ from typing import Final
 
 from headrace.kernel.ids import ANONYMOUS
 
-__all__ = ["ANONYMOUS", "USER", "claim_principal", "printable", "read_principal", "user_principal", "written_principal"]
+__all__ = [
+    "ANONYMOUS",
+    "USER",
+    "claim_principal",
+    "is_user",
+    "printable",
+    "read_principal",
+    "user_principal",
+    "written_principal",
+]
 
 USER: Final = "User"
 # Longer names are cut in logs. ACLs and quotas compare them whole.
@@ -23,6 +32,10 @@ _ESCAPED: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\
 
 def user_principal(name: str) -> str:
     return f"{USER}:{name}"
+
+
+def is_user(principal: str) -> bool:
+    return principal.startswith(f"{USER}:")
 
 
 def claim_principal(claim: str, value: str) -> str:

@@ -14,6 +14,7 @@ from headrace.config import BrokerConfig, ConfigError, Listeners
 from headrace.config.listener_security import ListenerSecurity, listener_security
 from headrace.handlers.dispatch.login import ListenerLogin
 from headrace.kernel.clock import SYSTEM_CLOCK, Clock
+from headrace.security.principal import is_user
 from headrace.security.sasl import oauthbearer, plain
 from headrace.security.sasl.jaas import BadJaas, LoginModule, one_login_module
 from headrace.security.sasl.mechanism import ServerMechanism
@@ -100,9 +101,12 @@ class ScramUsers:
         return self.unknown(mechanism, user)
 
     def find_token(self, mechanism: ScramMechanism, token_id: str) -> TokenCredential:
-        """Derives keys, so it is slow. A token that does not exist gets a credential that no password fits."""
+        """Derives keys, so it is slow. A token that does not exist gets a credential that no password fits. So does one
+        whose owner is no user, which 0.1.0 made: its login would be one of the user with that name."""
         token = token_of(self._view.current, token_id)
         if token is None or self._token_secret is None or token.is_expired(self._clock.wall_ms()):
+            return TokenCredential("", 0, self.unknown(mechanism, token_id))
+        if not is_user(token.owner):
             return TokenCredential("", 0, self.unknown(mechanism, token_id))
         credential = credential_for(mechanism, token_password(token_id, self._token_secret))
         return TokenCredential(token.owner.partition(":")[2], token.expires_at_ms, credential)

@@ -10,6 +10,7 @@ from headrace.cluster.core.image import ClusterImage
 from headrace.cluster.core.tokens import TOKEN, tokens_of
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.principal import is_user
 from headrace.security.sasl.tokens import DelegationToken, token_hmac
 
 
@@ -42,7 +43,10 @@ def created(
 ) -> tuple[DelegationToken, list[Change]]:
     """Raises Refused."""
     secret_of(rules)
-    if not all(one.startswith("User:") for one in asked.renewers):
+    # A login with the token is one of a user, so `X:admin` must not stand for `User:admin`. Kafka takes any type.
+    if not is_user(asked.owner):
+        raise Refused(ErrorCode.invalid_principal_type, "owners of delegation tokens are users")
+    if not all(is_user(one) for one in asked.renewers):
         raise Refused(ErrorCode.invalid_principal_type, "renewers of delegation tokens are users")
     lifetime_ms = rules.max_lifetime_ms
     if asked.max_lifetime_ms > 0:

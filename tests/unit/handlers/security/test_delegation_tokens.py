@@ -1,4 +1,4 @@
-"""CreateDelegationToken: for whom a token is made."""
+"""Delegation tokens: for whom they are made, and whom they log in."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.broker.wiring.listener_logins import ScramUsers
+from headrace.cluster.core.changes import ConfigSet, apply
 from headrace.cluster.core.image import ClusterImage
+from headrace.cluster.core.tokens import TOKEN
 from headrace.controller.core.token_changes import NewToken, TokenRules, created
-from headrace.handlers.dispatch.authorization import Audit, RestrictedAccess
+from headrace.handlers.dispatch.audit import Audit
+from headrace.handlers.dispatch.authorization import RestrictedAccess
 from headrace.handlers.security.delegation_tokens import CreateDelegationToken
+from headrace.kernel.clock import SYSTEM_CLOCK
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl.authorizer import Authorizer
 from headrace.security.acl.model import Entry, Operation, Permission, ResourcePattern, ResourceType
-from headrace.security.sasl.tokens import DelegationToken
+from headrace.security.sasl.mechanism import Accepted, Denied, Work
+from headrace.security.sasl.scram import ScramClient, ScramServer
+from headrace.security.sasl.scram_credentials import SCRAM_MECHANISMS
+from headrace.security.sasl.tokens import DelegationToken, token_password
 from headrace.wire.apis import ApiKey
 
 ANN = "User:ann"
+SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]
 RULES = TokenRules("secret", 86_400_000, 86_400_000)
 
 
@@ -67,6 +76,34 @@ def test_a_token_for_another_user_needs_the_right() -> None:
     with pytest.raises(Refused) as refused:
         owner_of_new_token("User", "admin")
     assert refused.value.code is ErrorCode.delegation_token_authorization_failed
+
+
+@pytest.mark.parametrize("kind", ["X", "user", "Role", "Group"])
+def test_an_owner_is_a_user(kind: str) -> None:
+    """Stricter than Kafka, which takes any type and forgets it at the login. The right to `X:admin` is not the one to
+    `User:admin`."""
+    with pytest.raises(Refused) as refused:
+        owner_of_new_token(kind, "admin")
+    assert refused.value.code is ErrorCode.invalid_principal_type
+
+
+@pytest.mark.parametrize(("owner", "may_log_in"), [("User:admin", True), ("X:admin", False), ("Role:admin", False)])
+def test_a_token_of_another_owner_than_a_user_is_no_login(owner: str, may_log_in: bool) -> None:
+    """0.1.0 made such tokens."""
+    now_ms = SYSTEM_CLOCK.wall_ms()
+    token = DelegationToken("t", owner, ANN, (), now_ms, now_ms + 60_000, now_ms + 60_000)
+    image = apply(ClusterImage(), [ConfigSet(TOKEN, token.id, token.as_values())], 1)
+    users = ScramUsers(cast("Any", SimpleNamespace(current=image)), "secret")
+    server = ScramServer(SHA_256, users.find, users.find_token)
+    client = ScramClient(SHA_256, token.id, token_password(token.id, "secret"), by_token=True)
+    begun = server.evaluate(client.first())
+    assert isinstance(begun, Work)
+    challenge = begun.run()
+    if may_log_in:
+        assert cast("Accepted", server.evaluate(client.final(challenge.token))).name == "admin"
+    else:
+        with pytest.raises(Denied):
+            server.evaluate(client.final(challenge.token))
 
 
 @pytest.mark.parametrize(("kind", "name"), [("User", ""), ("User", None), ("", "bert"), (None, "bert")])
