@@ -20,6 +20,7 @@ def npm_package(name: str, version: str) -> Path:
     """The directory with the files of the package."""
     place = _CACHE / f"{name}-{version}"
     if not place.exists():
+        _CACHE.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_CACHE) as directory:
             subprocess.run(
                 ["npm", "pack", "--silent", f"{name}@{version}"], cwd=directory, check=True, timeout=180,

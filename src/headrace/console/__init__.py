@@ -9,6 +9,7 @@ order:
 `protection`    headers, the token of forms, names of the console
 `notices`       messages that the next page shows once
 `rendering`     a view as HTML or JSON
+`confirmation`  the page before a change
 `login`         sessions of browsers: password, OpenID provider
 `core`          decisions without I/O: formats, tables, masking
 `cluster`       what the console asks brokers

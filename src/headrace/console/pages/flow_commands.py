@@ -16,6 +16,7 @@ from typing import Final
 from headrace.client.blocking.flow_commands import ACTIONS, REPLAY, RESET, START, STOP, FlowCommand, give
 from headrace.console.cluster.groups import Position, targets
 from headrace.console.cluster.pipelines import Command, Flow
+from headrace.console.confirmation import confirmation
 from headrace.console.pages.messages import milliseconds
 from headrace.console.pages.pipelines import flow_named, flows_of
 from headrace.console.protection import Rejected
@@ -56,12 +57,11 @@ async def command_flow(visit: Visit) -> View | Redirect:
     if visit.submitted:
         await visit.form()
         return await _given(visit, flow, action)
-    data = {
-        "action": visit.url("pipeline", action, name=flow.name), "back": visit.url("pipeline", name=flow.name),
-        "consequences": _consequences(flow, action), "label": action.capitalize() + " flow", "dangerous": False,
-        "typed": "", "error": "", "number": None,
-    }  # fmt: skip
-    return View("confirmation.html", _TITLES[action].format(flow.name), data, section="pipelines")
+    return confirmation(
+        _TITLES[action].format(flow.name), _consequences(flow, action), section="pipelines",
+        label=f"{action.capitalize()} flow", dangerous=False,
+        action=visit.url("pipeline", action, name=flow.name), back=visit.url("pipeline", name=flow.name),
+    )  # fmt: skip
 
 
 def _consequences(flow: Flow, action: str) -> list[str]:

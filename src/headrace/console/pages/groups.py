@@ -9,6 +9,7 @@ from headrace.console.cluster import groups as wire
 from headrace.console.cluster.facts import ListedGroup
 from headrace.console.cluster.offsets import committed_by_group, lag_of
 from headrace.console.cluster.rebalances import history
+from headrace.console.confirmation import confirmation
 from headrace.console.core.listing import Listing, Wanted, listing
 from headrace.console.pages.messages import milliseconds
 from headrace.console.protection import Rejected
@@ -184,9 +185,7 @@ async def delete_group(visit: Visit) -> View | Redirect:
         "again begin at auto.offset.reset: they read records twice or skip them.",
         "A group with running members is not deleted.",
     ]
-    data = {
-        "action": visit.url("group", "delete", id=found.id), "back": visit.url("group", id=found.id),
-        "consequences": consequences, "label": "Delete group", "dangerous": True, "typed": "", "error": "",
-        "number": None,
-    }  # fmt: skip
-    return View("confirmation.html", f"Delete group {found.id}", data, 200, "groups")
+    return confirmation(
+        f"Delete group {found.id}", consequences, section="groups", label="Delete group",
+        action=visit.url("group", "delete", id=found.id), back=visit.url("group", id=found.id),
+    )  # fmt: skip

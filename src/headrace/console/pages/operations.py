@@ -6,6 +6,7 @@ import asyncio
 
 from headrace.console.cluster import administration
 from headrace.console.cluster.configs import BROKER, describe
+from headrace.console.confirmation import confirmation
 from headrace.console.pages.security import or_reason
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
@@ -37,11 +38,10 @@ async def end_transaction(visit: Visit) -> View | Redirect:
         "Records of its open transaction are never shown to readers of committed records.",
         "Its producer is fenced: the program that uses this transactional id gets an error and must start again.",
     ]
-    data = {
-        "action": visit.url("end-transaction", id=name), "back": visit.url("operations"), "consequences": consequences,
-        "label": "Abort transaction", "dangerous": True, "typed": "", "error": "", "number": None,
-    }  # fmt: skip
-    return View("confirmation.html", f"Abort the transaction of {name}", data, section="operations")
+    return confirmation(
+        f"Abort the transaction of {name}", consequences, section="operations", label="Abort transaction",
+        action=visit.url("end-transaction", id=name), back=visit.url("operations"),
+    )  # fmt: skip
 
 
 async def broker_configuration(visit: Visit) -> View:

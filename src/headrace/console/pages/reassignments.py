@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.console.cluster.administration import reassign, reassignments
+from headrace.console.confirmation import confirmation
 from headrace.console.core.drain import CannotDrain, drain_plan
 from headrace.console.protection import Rejected
 from headrace.console.rendering import View
@@ -48,8 +49,7 @@ async def cancel_reassignments(visit: Visit) -> View | Redirect:
         f"{counted(len(running), 'partition')} {'goes' if len(running) == 1 else 'go'} back to the replicas of before.",
         "What the new replicas have copied so far is deleted. No record is lost.",
     ]
-    data = {
-        "action": visit.url("cancel-reassignments"), "back": visit.url("operations"), "consequences": consequences,
-        "label": "Cancel moves", "dangerous": True, "typed": "", "error": "", "number": None,
-    }  # fmt: skip
-    return View("confirmation.html", "Cancel all moves", data, section="operations")
+    return confirmation(
+        "Cancel all moves", consequences, section="operations", label="Cancel moves",
+        action=visit.url("cancel-reassignments"), back=visit.url("operations"),
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from headrace.console.cluster import changes
 from headrace.console.cluster.configs import TOPIC, alter, describe
 from headrace.console.cluster.facts import Topic
 from headrace.console.cluster.offsets import spans
+from headrace.console.confirmation import confirmation
 from headrace.console.core import formats
 from headrace.console.pages.topics import readers
 from headrace.console.protection import Rejected
@@ -120,7 +121,7 @@ async def empty_topic(visit: Visit) -> View | Redirect:
     ]
     return _confirmation(
         visit, topic, "empty", f"Delete all records of {topic.name}", consequences, label="Delete all records",
-        dangerous=True, internal=_internal_label(topic, "Empty"),
+        dangerous=True, box=_internal_label(topic, "Empty"),
     )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ async def delete_topic(visit: Visit) -> View | Redirect:
     ]
     return _confirmation(
         visit, topic, "delete", f"Delete {topic.name}", consequences, label="Delete topic", dangerous=True,
-        typed=topic.name, internal=_internal_label(topic, "Delete"),
+        typed=topic.name, box=_internal_label(topic, "Delete"),
     )  # fmt: skip
 
 
@@ -185,13 +186,11 @@ def _confirmation(
     label: str,
     dangerous: bool = False,
     typed: str = "",
-    internal: str = "",
+    box: str = "",
     error: str = "",
     number: tuple[str, str, int] | None = None,
 ) -> View:
-    data = {
-        "action": visit.url("topics", topic.name, action), "back": visit.url("topics", topic.name),
-        "consequences": consequences, "label": label, "dangerous": dangerous, "typed": typed, "error": error,
-        "number": number, "internal": internal,
-    }  # fmt: skip
-    return View("confirmation.html", title, data, 422 if error else 200, "topics")
+    return confirmation(
+        title, consequences, section="topics", label=label, dangerous=dangerous, typed=typed, box=box, error=error,
+        number=number, action=visit.url("topics", topic.name, action), back=visit.url("topics", topic.name),
+    )  # fmt: skip
