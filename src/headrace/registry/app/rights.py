@@ -11,12 +11,15 @@ record, is looked up as a topic of that name. So an ACL with the prefix `orders`
 
 Each of these requests is refused with an authorization error before anything else is looked at, so they work for
 topics that do not exist. The registry remembers an answer for a few seconds. It has no list of rights of its own.
+
+A right is granted only by a code that a broker gives after it has checked the caller's ACLs. Any other code leaves the
+right unknown, for example while the cluster has no controller, and the request fails with 503.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -25,6 +28,7 @@ from headrace.kernel.errors import ErrorCode
 from headrace.registry.core.errors import BadRequest
 from headrace.registry.core.subjects import QualifiedSubject
 from headrace.web.connections import PerCaller
+from headrace.web.errors import BROKER_GONE, Problem
 from headrace.web.login import Caller
 from headrace.wire.apis import ApiKey
 
@@ -44,6 +48,25 @@ class Right(Enum):
     ADMINISTER = "AlterConfigs"
 
 
+_ANY_TOPIC: Final = (ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.invalid_topic_exception)
+# The answers to the requests of the table above once the caller is allowed, from Headrace and from Kafka.
+_ALLOWED: Final[Mapping[Right, frozenset[int]]] = {
+    Right.READ: frozenset({*_ANY_TOPIC, ErrorCode.leader_not_available}),
+    # The records are missing, the partition may be led elsewhere, and the topic may have settings that refuse records.
+    Right.WRITE: frozenset(
+        {
+            *_ANY_TOPIC,
+            ErrorCode.invalid_record,
+            ErrorCode.corrupt_message,
+            ErrorCode.not_leader_or_follower,
+            ErrorCode.invalid_config,
+        }
+    ),
+    # The values that the topic already has are checked again.
+    Right.ADMINISTER: frozenset({*_ANY_TOPIC, ErrorCode.invalid_config, ErrorCode.policy_violation}),
+}
+
+
 def topic_of(subject: str) -> str:
     name = QualifiedSubject.parse(subject).name
     for suffix in ("-value", "-key"):
@@ -60,11 +83,12 @@ class Rights:
         self._kept: dict[tuple[Caller, Right, str], tuple[float, bool]] = {}
 
     async def check(self, caller: Caller, right: Right, subject: str) -> None:
-        """Raises 40301."""
+        """Raises 40301, or 503 if the brokers cannot tell."""
         if not await self._allowed(caller, right, topic_of(subject)):
             raise _forbidden(caller, right, f"topic '{topic_of(subject)}', to which subject '{subject}' belongs")
 
     async def check_cluster(self, caller: Caller) -> None:
+        """Raises 40301, or 503 if the brokers cannot tell."""
         if not await self._allowed(caller, Right.ADMINISTER, _CLUSTER):
             raise _forbidden(caller, Right.ADMINISTER, "the cluster")
 
@@ -86,7 +110,7 @@ class Rights:
                 known = topic not in await self._denied_reads(caller, [topic])
             else:
                 code = await (self._write(caller, topic) if right is Right.WRITE else self._alter(caller, topic))
-                known = code not in _DENIED
+                known = _is_allowed(right, topic, code)
             self._keep(caller, right, topic, allowed=known)
         return known
 
@@ -103,10 +127,11 @@ class Rights:
         wanted = [{"topic_id": None, "name": topic} for topic in topics]
         async with self._clients.lease(caller) as client:
             answer = await client.request(ApiKey.METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
-        return {str(each.name) for each in answer.topics if each.error_code in _DENIED}
+        codes = {str(each.name): int(each.error_code) for each in answer.topics}
+        return {topic for topic in topics if not _is_allowed(Right.READ, topic, codes.get(topic))}
 
     async def _write(self, caller: Caller, topic: str) -> int:
-        data = [{"name": topic, "partition_data": [{"index": 0, "records": None}]}]
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": b""}]}]
         body = {"transactional_id": None, "acks": 1, "timeout": 1000, "topic_data": data}
         async with self._clients.lease(caller) as client:
             answer = await client.request(ApiKey.PRODUCE, body, at_most=8)
@@ -121,6 +146,17 @@ class Rights:
         async with self._clients.lease(caller) as client:
             answer = await client.request(ApiKey.INCREMENTAL_ALTER_CONFIGS, body)
         return int(answer.responses[0].error_code)
+
+
+def _is_allowed(right: Right, topic: str, code: int | None) -> bool:
+    """`code` is None if the answer lacks the topic. Raises Problem 503."""
+    if code in _DENIED:
+        return False
+    if code in _ALLOWED[right]:
+        return True
+    what = "the cluster" if topic == _CLUSTER else f"topic '{topic}'"
+    why = "their answer lacks it" if code is None else f"they answered {ErrorCode(code).name.upper()}"
+    raise Problem(*BROKER_GONE, f"the brokers cannot say now whether you may {right.value} {what}: {why}. Try again")
 
 
 def _forbidden(caller: Caller, right: Right, what: str) -> BadRequest:
