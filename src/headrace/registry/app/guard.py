@@ -14,10 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.registry.app import application_info, schemas, settings, subjects
-from headrace.registry.app.paths import resolved_subject, scope_in
+from headrace.registry.app.paths import resolved_subject, scope_in, subject_in
 from headrace.registry.app.rights import Right, Rights
 from headrace.registry.app.visibility import VISIBLE, caller_of
 from headrace.registry.app.writes import store_of
+from headrace.registry.core.subjects import QualifiedSubject
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -27,7 +28,8 @@ class Rule(Enum):
     """JsonValue caller that the brokers know."""
     READ = auto()
     WRITE = auto()
-    ADMINISTER = auto()
+    DELETE = auto()
+    """Deletes the subject that the path names. Other routes use the subject for which it is an alias."""
     READ_SETTING = auto()
     CHANGE_SETTING = auto()
     LIST = auto()
@@ -54,12 +56,12 @@ RULES: Final[dict[Endpoint, Rule]] = {
     schemas.delete_context: Rule.CLUSTER,
     subjects.list_subjects: Rule.LIST,
     subjects.look_up: Rule.READ,
-    subjects.delete_subject: Rule.ADMINISTER,
+    subjects.delete_subject: Rule.DELETE,
     subjects.latest_with_metadata: Rule.READ,
     subjects.list_versions: Rule.READ,
     subjects.register: Rule.WRITE,
     subjects.get_version: Rule.READ,
-    subjects.delete_version: Rule.ADMINISTER,
+    subjects.delete_version: Rule.DELETE,
     subjects.get_text: Rule.READ,
     subjects.referenced_by: Rule.READ,
     subjects.change_tags: Rule.WRITE,
@@ -71,7 +73,7 @@ RULES: Final[dict[Endpoint, Rule]] = {
     settings.put_mode: Rule.CHANGE_SETTING,
     settings.delete_mode: Rule.CHANGE_SETTING,
 }
-_SUBJECT_RIGHTS: Final = {Rule.READ: Right.READ, Rule.WRITE: Right.WRITE, Rule.ADMINISTER: Right.ADMINISTER}
+_SUBJECT_RIGHTS: Final = {Rule.READ: Right.READ, Rule.WRITE: Right.WRITE}
 
 
 def guarded(routes: Iterable[Route], rights: Rights) -> list[Route]:
@@ -95,11 +97,11 @@ async def _check(request: Request, rule: Rule, rights: Rights) -> None:
     if rule in _SUBJECT_RIGHTS:
         subject = resolved_subject(request, store_of(request).state)
         await rights.check(caller, _SUBJECT_RIGHTS[rule], subject)
+    elif rule is Rule.DELETE:
+        await rights.check(caller, Right.ADMINISTER, subject_in(request))
     elif rule in (Rule.READ_SETTING, Rule.CHANGE_SETTING):
         scope = scope_in(request)
-        is_subject = scope is not None and not scope.endswith(":")
-        if is_subject:
-            assert scope is not None
+        if scope is not None and QualifiedSubject.parse(scope).name:
             await rights.check(caller, Right.READ if rule is Rule.READ_SETTING else Right.ADMINISTER, scope)
         elif rule is Rule.CHANGE_SETTING:
             await rights.check_cluster(caller)

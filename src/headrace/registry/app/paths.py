@@ -28,6 +28,7 @@ from headrace.registry.core.subjects import (
 V1_JSON: Final = "application/vnd.schemaregistry.v1+json"
 _ANSWERED: Final = (V1_JSON, "application/vnd.schemaregistry+json", "application/json")
 _READ: Final = (*_ANSWERED, "application/octet-stream")
+_RESOLVED: Final = "registry_subject"
 _BELOW_CONTEXT: Final = frozenset({"subjects", "schemas", "config", "mode", "compatibility", "contexts"})
 
 
@@ -60,7 +61,19 @@ def subject_in(request: Request) -> str:
 
 
 def resolved_subject(request: Request, state: State) -> str:
-    """The subject of the path, or the subject for which it is an alias."""
+    """The subject of the path, or the subject for which it is an alias.
+
+    Resolved once for each request: an alias that changes meanwhile must not lead to a subject that the guard has not
+    checked.
+    """
+    known = getattr(request.state, _RESOLVED, None)
+    if known is None:
+        known = _resolved(request, state)
+        setattr(request.state, _RESOLVED, known)
+    return str(known)
+
+
+def _resolved(request: Request, state: State) -> str:
     subject = subject_in(request)
     alias = state.configs.get(subject, {}).get("alias")
     if not alias:
