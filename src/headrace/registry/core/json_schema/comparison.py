@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import referencing
+import referencing.exceptions
+from jsonschema import Draft202012Validator
+
 from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
@@ -196,12 +200,11 @@ def _values(node: Node) -> list[JsonValue] | None:
 
 def _accepts_value(value: JsonValue, node: Node) -> bool:
     """A value counts as rejected if its schema cannot be resolved here."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import _WrappedReferencingError
-
     try:
-        return bool(Draft202012Validator(dict(node.keywords)).is_valid(value))
-    except _WrappedReferencingError:
+        # Without a registry of ours, the library fetches references from other hosts.
+        validator = Draft202012Validator(dict(node.keywords), registry=referencing.Registry())
+        return bool(validator.is_valid(value))
+    except (referencing.exceptions.Unresolvable, RecursionError):
         return False
 
 

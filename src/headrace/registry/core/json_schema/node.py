@@ -20,7 +20,7 @@ ANNOTATIONS: Final = frozenset(
         "contentEncoding", "contentMediaType", "contentSchema",
     }
 )  # fmt: skip
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _COMBINED: Final = ("allOf", "anyOf", "oneOf")
 _DEEPEST: Final = 50
 
@@ -50,7 +50,7 @@ class Node:
     def _lone_reference(self) -> str | None:
         if not isinstance(self.schema, dict):
             return None
-        name = next((each for each in _REFERENCES if each in self.schema), None)
+        name = next((each for each in REFERENCES if each in self.schema), None)
         return name if name is not None and not (self._rules().keys() - {name}) else None
 
     def _rules(self) -> dict[str, JsonValue]:
@@ -83,7 +83,7 @@ class Node:
         if not isinstance(node.schema, dict):
             return [node]
         rules = node._rules()
-        special = [name for name in (*_REFERENCES, *_COMBINED, "not", "enum", "const") if name in rules]
+        special = [name for name in (*REFERENCES, *_COMBINED, "not", "enum", "const") if name in rules]
         if not special:
             return [node]
         found: list[Node] = []
@@ -91,7 +91,7 @@ class Node:
         if plain:
             found.append(node.at(plain))
         for name in special:
-            if name in _REFERENCES:
+            if name in REFERENCES:
                 found += node._follow(name).parts()
             elif name == "allOf" or (name in _COMBINED and len(rules[name]) == 1):
                 for each in rules[name]:

@@ -16,7 +16,7 @@ from headrace.registry.core.content import JSON
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.comparison import Comparison
-from headrace.registry.core.json_schema.node import Node
+from headrace.registry.core.json_schema.node import REFERENCES, Node
 from headrace.registry.core.json_schema.tags import json_tags, with_json_tags
 from headrace.registry.core.json_text import json_text, parse_json
 from headrace.registry.core.schema_types import ParsedSchema
@@ -24,6 +24,8 @@ from headrace.registry.core.tags import TagChange, Tags
 
 # These keywords contain values, not schemas.
 _VALUES: Final = ("const", "enum", "default", "examples", "example")
+# These keywords contain schemas by name.
+_NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
 _DRAFT_7: Final = referencing.jsonschema.DRAFT7
 
 
@@ -66,7 +68,13 @@ class ParsedJson:
 
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
         assert isinstance(writer, ParsedJson)
-        return Comparison(lenient=lenient).compare(writer.node, self.node)
+        try:
+            return Comparison(lenient=lenient).compare(writer.node, self.node)
+        except referencing.exceptions.Unresolvable as fault:
+            raise InvalidSchema(
+                f"Invalid JSON schema: '{fault.ref}', which it or one of its references uses, leads nowhere: "
+                "define it, or add a reference with that name"
+            ) from fault
 
     def tags(self) -> Tags:
         return json_tags(self.document)
@@ -96,18 +104,22 @@ def _check(document: JsonValue) -> None:
     except jsonschema.SchemaError as fault:
         where = "/".join(map(str, ("#", *fault.absolute_path)))
         raise InvalidSchema(f"Invalid JSON schema at {where}: {fault.message}") from fault
+    except (OverflowError, RecursionError) as fault:
+        raise InvalidSchema("Invalid JSON schema: it nests too deeply, or a pattern repeats too often") from fault
 
 
 def _check_references(node: Node, at: str) -> None:
-    """Every `$ref` must resolve within the schema and its references. Nothing is fetched from other hosts."""
+    """Every reference must resolve within the schema and its references. Nothing is fetched from other hosts."""
     for where, schema in _subschemas(node.schema, at):
-        target = schema.get("$ref")
-        if isinstance(target, str):
+        for keyword in REFERENCES:
+            target = schema.get(keyword)
+            if not isinstance(target, str):
+                continue
             try:
                 node.resolver.in_subresource(_resource(schema)).lookup(target)
             except referencing.exceptions.Unresolvable as fault:
                 raise InvalidSchema(
-                    f"Invalid JSON schema at {where}: $ref '{target}' leads nowhere: define it, or add a "
+                    f"Invalid JSON schema at {where}: {keyword} '{target}' leads nowhere: define it, or add a "
                     "reference with that name"
                 ) from fault
 
@@ -116,7 +128,11 @@ def _subschemas(schema: JsonValue, at: str) -> Iterator[tuple[str, dict[str, Jso
     if isinstance(schema, dict):
         yield at, schema
         for name, value in schema.items():
-            if name not in _VALUES:
+            if name in _NAMED and isinstance(value, dict):
+                # The names are the user's, and none of them is a keyword.
+                for key, below in value.items():
+                    yield from _subschemas(below, f"{at}/{name}/{key}")
+            elif name not in _VALUES:
                 yield from _subschemas(value, f"{at}/{name}")
     elif isinstance(schema, list):
         for index, value in enumerate(schema):
