@@ -91,7 +91,7 @@ class Registered:
         self._hint = hint
         self._is_json = kind == JSON
         derive = json_schema if self._is_json else avro_schema
-        self._encoder = RecordEncoder(client, kind, schema=None if hint is None else derive(hint))
+        self._encoder = RecordEncoder(client, kind, schema=None if hint is None else derive(hint), any_pattern=True)
         try:
             schema = self._encoder.schema_for(topic)
         except RegistryUnreachable:

@@ -37,7 +37,9 @@ def registry_encoder(plan: Plan, registry: str | None, security: ClientSecurity 
     from headrace.serialization.registry_login import registry_client
 
     client = registry_client(registry, security)
-    encoders = {each.name: RecordEncoder(client, REGISTERED[each.form], schema=each.schema) for each in topics}
+    encoders = {
+        each.name: RecordEncoder(client, REGISTERED[each.form], schema=each.schema, any_pattern=True) for each in topics
+    }
     for topic, encoder in encoders.items():
         encoder.schema_for(topic)
 

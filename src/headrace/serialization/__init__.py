@@ -9,6 +9,8 @@
 `subjects`          the subject of a topic's schema by strategy
 `plain_values`      Python values as JSON values
 `avro`              Avro payloads
+`patterns`          regular expressions of JSON Schemas, in linear time
+`json_validation`   validators of JSON Schema that fetch nothing
 `json_schema`       JSON payloads
 `protobuf`          Protobuf payloads
 `xml_schema`        XML payloads

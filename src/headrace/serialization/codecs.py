@@ -38,9 +38,11 @@ def codec_of(
     *,
     reader: RegisteredSchema | None = None,
     message: str | None = None,
+    any_pattern: bool = False,
 ) -> Codec:
-    """`reader`: Avro records are resolved to it. `message`: the Protobuf message to write. Each type imports its own
-    libraries when it is first used."""
+    """`reader`: Avro records are resolved to it. `message`: the Protobuf message to write. `any_pattern`: JSON Schemas
+    may have patterns that RE2 does not support, which is for the user's own process, never for a service. Each type
+    imports its own libraries when it is first used."""
     if schema.kind == AVRO:
         from headrace.serialization.avro.codec import AvroCodec
 
@@ -48,7 +50,7 @@ def codec_of(
     if schema.kind == JSON:
         from headrace.serialization.json_schema import JsonCodec
 
-        return JsonCodec(schema, client)
+        return JsonCodec(schema, client, any_pattern=any_pattern)
     if schema.kind == PROTOBUF:
         from headrace.serialization.protobuf.codec import ProtobufCodec
 

@@ -10,9 +10,10 @@ import jsonschema
 import referencing
 import referencing.exceptions
 import referencing.jsonschema
-from jsonschema.validators import validator_for
 
 from headrace.serialization.errors import SerializationError
+from headrace.serialization.json_validation import validator_of
+from headrace.serialization.patterns import UnsupportedPattern
 from headrace.serialization.plain_values import as_json
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.schema import RegisteredSchema, SchemaReference
@@ -21,9 +22,10 @@ _DRAFT_7: Final = referencing.jsonschema.DRAFT7
 
 
 class JsonCodec:
-    """Reading does not validate, as in Confluent's Java deserializer: the writer has. Writing does."""
+    """Reading does not validate, as in Confluent's Java deserializer: the writer has. Writing does. `any_pattern`: see
+    `json_validation`."""
 
-    def __init__(self, schema: RegisteredSchema, client: RegistryClient | None) -> None:
+    def __init__(self, schema: RegisteredSchema, client: RegistryClient | None, *, any_pattern: bool = False) -> None:
         try:
             document = json.loads(schema.text)
         except ValueError as fault:
@@ -32,7 +34,7 @@ class JsonCodec:
         registry: referencing.Registry[Any] = referencing.Registry()
         for name, text in _referenced(schema.references, client, set()):
             registry = registry.with_resource(name, _resource(json.loads(text)))
-        self._validator = validator_for(document, default=jsonschema.Draft7Validator)(document, registry=registry)
+        self._validator = validator_of(document, registry, any_pattern=any_pattern)
 
     @property
     def record_name(self) -> str | None:
@@ -53,6 +55,10 @@ class JsonCodec:
             raise SerializationError(
                 f"the JSON Schema uses {fault.ref!r}, which is not among its references"
             ) from fault
+        except UnsupportedPattern as fault:
+            raise SerializationError(f"JSON Schema: {fault}") from fault
+        except RecursionError as fault:
+            raise SerializationError("the value or the JSON Schema nests too deeply") from fault
         if problem is not None:
             raise SerializationError(f"{problem.json_path}: {problem.message}")
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()

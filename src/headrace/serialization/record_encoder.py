@@ -29,8 +29,8 @@ class RecordEncoder:
     subject if `schema` is None. The version that is used stays the same for the life of the encoder.
 
     `register` False looks the schema up and fails if the subject does not have it. `message` names the Protobuf message
-    to write; the first of the file without it. `subject` replaces the strategy. None is not a value here: a caller
-    writes a tombstone as null.
+    to write; the first of the file without it. `subject` replaces the strategy. `any_pattern`: see `codec_of`. None is
+    not a value here: a caller writes a tombstone as null.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class RecordEncoder:
         subject: str | None = None,
         register: bool = True,
         normalize: bool = False,
+        any_pattern: bool = False,
     ) -> None:
         self._client = client
         self._kind = kind.upper()
@@ -55,6 +56,7 @@ class RecordEncoder:
         self._subject = subject
         self._register = register
         self._normalize = normalize
+        self._any_pattern = any_pattern
         self._known: dict[tuple[str, bool], tuple[RegisteredSchema, Codec, Conditions | None]] = {}
 
     def encode(self, topic: str, value: Any, *, is_key: bool = False) -> bytes:
@@ -84,7 +86,7 @@ class RecordEncoder:
                     f"subject {schema.subject} holds {schema.kind} schemas: encode with kind {schema.kind}, "
                     f"not {self._kind}"
                 )
-            codec = codec_of(schema, self._client, message=self._message)
+            codec = codec_of(schema, self._client, message=self._message, any_pattern=self._any_pattern)
             known = (schema, codec, Conditions.of(schema, RuleMode.WRITE))
             self._known[topic, is_key] = known
         return known

@@ -52,12 +52,12 @@ def encoder_of(
             if chosen is not SubjectStrategy.TOPIC and message is None:
                 raise Failed(f"{option} latest with --strategy {strategy}: name the record with --record")
             kind = client.latest(subject_of(topic, chosen, message, is_key=is_key)).kind
-            return RecordEncoder(client, kind, chosen, message=message)
+            return RecordEncoder(client, kind, chosen, message=message, any_pattern=True)
         file = Path(schema)
         if file.suffix.lower() not in SCHEMA_TYPES:
             raise Failed(f"{option} {schema}: must be a file {', '.join(SCHEMA_TYPES)}, or latest")
         kind = SCHEMA_TYPES[file.suffix.lower()]
-        return RecordEncoder(client, kind, chosen, schema=file.read_text(), message=message)
+        return RecordEncoder(client, kind, chosen, schema=file.read_text(), message=message, any_pattern=True)
     except OSError as error:
         raise Failed(f"{option} {schema}: {error.strerror}") from None
     except (RegistryError, SerializationError) as error:

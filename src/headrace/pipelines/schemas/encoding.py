@@ -102,7 +102,13 @@ class Encoding:
         if key not in _encoders:
             text = None if self.schema == _LATEST else self.schema
             _encoders[key] = RecordEncoder(
-                self.access.client(), self.kind, self.strategy, schema=text, message=self.message, subject=self.subject
+                self.access.client(),
+                self.kind,
+                self.strategy,
+                schema=text,
+                message=self.message,
+                subject=self.subject,
+                any_pattern=True,
             )
         return _encoders[key]
 

@@ -105,7 +105,7 @@ def _encoder(client: RegistryClient, properties: Mapping[str, str], part: str, k
     if text is None:
         return None
     registers = properties.get("auto.register.schemas", "true").strip().lower() != "false"
-    return RecordEncoder(client, kind, strategy, schema=text, register=registers)
+    return RecordEncoder(client, kind, strategy, schema=text, register=registers, any_pattern=True)
 
 
 def _encoded(

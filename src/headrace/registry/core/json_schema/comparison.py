@@ -17,6 +17,8 @@ from jsonschema import Draft202012Validator
 from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
+from headrace.serialization.json_validation import validator_of
+from headrace.serialization.patterns import UnsupportedPattern
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
 
@@ -199,12 +201,11 @@ def _values(node: Node) -> list[JsonValue] | None:
 
 
 def _accepts_value(value: JsonValue, node: Node) -> bool:
-    """A value counts as rejected if its schema cannot be resolved here."""
+    """A value counts as rejected if its schema cannot be resolved here, or has a pattern that cannot be matched."""
     try:
-        # Without a registry of ours, the library fetches references from other hosts.
-        validator = Draft202012Validator(dict(node.keywords), registry=referencing.Registry())
+        validator = validator_of(dict(node.keywords), referencing.Registry(), Draft202012Validator)
         return bool(validator.is_valid(value))
-    except (referencing.exceptions.Unresolvable, RecursionError):
+    except (referencing.exceptions.Unresolvable, UnsupportedPattern, RecursionError):
         return False
 
 

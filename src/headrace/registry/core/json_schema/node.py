@@ -77,11 +77,19 @@ class Node:
     def below(self, name: str, absent: JsonValue = True) -> Node:
         return self.at(self.keywords.get(name, absent))
 
-    def parts(self) -> list[Node]:
-        """Simple schemas that must all hold: plain keywords, or one `anyOf`, `oneOf`, `not`, `enum` or `const`."""
+    def parts(self, known: set[int] | None = None) -> list[Node]:
+        """Simple schemas that must all hold: plain keywords, or one `anyOf`, `oneOf`, `not`, `enum` or `const`.
+
+        `known` has the ids of the schemas whose parts are in the result. Without it a chain of definitions that each
+        name the next one twice would take exponential time, and a schema that names itself would not end.
+        """
         node = self.resolved()
         if not isinstance(node.schema, dict):
             return [node]
+        known = set() if known is None else known
+        if id(node.schema) in known:
+            return []
+        known.add(id(node.schema))
         rules = node._rules()
         special = [name for name in (*REFERENCES, *_COMBINED, "not", "enum", "const") if name in rules]
         if not special:
@@ -92,10 +100,10 @@ class Node:
             found.append(node.at(plain))
         for name in special:
             if name in REFERENCES:
-                found += node._follow(name).parts()
+                found += node._follow(name).parts(known)
             elif name == "allOf" or (name in _COMBINED and len(rules[name]) == 1):
                 for each in rules[name]:
-                    found += node.at(each).parts()
+                    found += node.at(each).parts(known)
             else:
                 found.append(node.at({name: rules[name]}))
         return [each for each in found if not each.accepts_all] or [node.at(True)]

@@ -7,13 +7,13 @@ decides.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
+from headrace.serialization.patterns import UnsupportedPattern, matches
 
 if TYPE_CHECKING:
     from headrace.registry.core.json_schema.comparison import Comparison
@@ -40,12 +40,22 @@ def _rest_of(node: Node) -> Node:
     return node.below("unevaluatedProperties").resolved()
 
 
-def _covering(node: Node, name: str) -> Node:
-    """The schema that the content model applies to a property without a name in `properties`."""
+def _covering(node: Node, name: str) -> Iterator[Node]:
+    """The schema that the content model applies to a property without a name in `properties`. If a pattern cannot be
+    matched, every schema that may apply."""
     for pattern, schema in _map(node, "patternProperties").items():
-        if re.search(pattern, name):
-            return node.at(schema)
-    return _rest_of(node)
+        try:
+            if matches(pattern, name):
+                yield node.at(schema)
+                return
+        except UnsupportedPattern:
+            yield node.at(schema)
+    yield _rest_of(node)
+
+
+def _first(faults: Iterable[Iterator[Incompatibility]]) -> list[Incompatibility]:
+    """The first list that is not empty."""
+    return next(filter(None, map(list, faults)), [])
 
 
 def _properties(walk: Comparison, old: Node, new: Node, path: str) -> Iterator[Incompatibility]:
@@ -56,14 +66,17 @@ def _properties(walk: Comparison, old: Node, new: Node, path: str) -> Iterator[I
         if name in after:
             yield from walk.compare(old.at(schema), new.at(after[name]), at)
         else:
-            yield from _removed(walk, old.at(schema), new, name, at)
+            yield from _first(_removed(walk, old.at(schema), covering, name, at) for covering in _covering(new, name))
     for name, schema in after.items():
         if name not in before:
-            yield from _added(walk, old, new.at(schema), name, f"{path}/properties/{name}", name in required)
+            at = f"{path}/properties/{name}"
+            yield from _first(
+                _added(walk, covering, new.at(schema), name, at, name in required) for covering in _covering(old, name)
+            )
 
 
-def _removed(walk: Comparison, schema: Node, new: Node, name: str, at: str) -> Iterator[Incompatibility]:
-    covering = _covering(new, name)
+def _removed(walk: Comparison, schema: Node, covering: Node, name: str, at: str) -> Iterator[Incompatibility]:
+    """`covering`: the new schema of the property."""
     if covering.accepts_all or schema.accepts_none or walk.lenient:
         return
     if covering.accepts_none:
@@ -80,9 +93,9 @@ def _removed(walk: Comparison, schema: Node, new: Node, name: str, at: str) -> I
 
 
 def _added(
-    walk: Comparison, old: Node, schema: Node, name: str, at: str, is_required: bool
+    walk: Comparison, covering: Node, schema: Node, name: str, at: str, is_required: bool
 ) -> Iterator[Incompatibility]:
-    covering = _covering(old, name)
+    """`covering`: the old schema of the property."""
     resolved = schema.resolved()
     has_default = schema.has_default or resolved.has_default
     if is_required and not has_default:
