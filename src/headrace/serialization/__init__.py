@@ -15,6 +15,7 @@
 `protobuf`          Protobuf payloads
 `xml_schema`        XML payloads
 `codecs`            all formats behind one interface
+`cel_budget`        how much an expression may cost for one record
 `cel`               CEL expressions: filters and conditions
 `rules`             conditions of data contracts
 `record_decoder`    bytes to values

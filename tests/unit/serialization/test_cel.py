@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import celpy
 import pytest
 from celpy.adapter import json_to_cel
 from celpy.celparser import CELParser
+from celpy.celtypes import IntType, ListType
 
-from headrace.serialization.cel import CelExpression, NotCel, NoValue
+from headrace.serialization.cel import CelExpression, NotCel, NoValue, TooCostly
 
 ORDER = {"value": json_to_cel({"n": 2, "state": "open"})}
 
@@ -45,3 +48,71 @@ def test_an_expression_without_a_value_does_not_hold() -> None:
 def test_text_that_is_not_cel_is_refused(text: str) -> None:
     with pytest.raises(NotCel):
         CelExpression(text)
+
+
+LISTS = json_to_cel({"a": list(range(5000)), "b": list(range(5000)), "text": "x" * 100_000})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value.a.all(x, value.b.all(y, x != y))",
+        "value.a.all(x, x in value.b)",
+        "value.a.map(x, value.text + value.text).size() == 1",
+        "[value.text]" + ".map(x, x + x)" * 40 + " == []",
+        "string([value.a]" + ".map(x, [x, x])" * 40 + ") == ''",
+    ],
+)
+def test_an_expression_with_too_many_steps_for_a_record_is_refused(text: str) -> None:
+    expression = CelExpression(text)
+    with pytest.raises(TooCostly, match="more than 400,000 steps for this record"):
+        expression.holds({"value": LISTS})
+    assert not expression.holds({"value": json_to_cel({})}), "each record has a budget of its own"
+
+
+def test_long_lists_and_texts_of_a_record_can_be_filtered() -> None:
+    for text in ("value.a.exists(x, x == 4999)", "4999 in value.a && value.text.endsWith('x')", "value.a == value.b"):
+        assert CelExpression(text).holds({"value": LISTS})
+
+
+def test_macros_in_each_other_are_bounded() -> None:
+    nested = "true"
+    for name in "abc":
+        nested = f"[1, 2].all({name}, {nested})"
+    assert CelExpression(nested).holds({})
+    with pytest.raises(NotCel, match="nested in each other more than 3 times"):
+        CelExpression(f"[1, 2].all(d, {nested})")
+    assert CelExpression("[1]" + ".map(x, x)" * 5 + " == [1]").holds({}), "one after the other is not nested"
+
+
+def test_text_is_not_a_format_and_errors_do_not_grow() -> None:
+    """Python's `%` makes a text of any length, and the text of an error would quote each error before it twice."""
+    assert not CelExpression("'%999d' % 5 != ''").holds({})
+    with pytest.raises(NoValue):
+        CelExpression(" && ".join(["value.absent"] * 60)).value(ORDER)
+
+
+def test_has_can_be_combined() -> None:
+    assert CelExpression("value.n == 2 && has(value.state) && !has(value.absent)").holds(ORDER)
+    assert CelExpression("has(value.state)").holds(ORDER)
+
+
+def test_private_names_are_refused() -> None:
+    with pytest.raises(NotCel, match="may not begin with __"):
+        CelExpression("__dict__ == 1")
+    assert CelExpression("value.__op == 'd'").holds({"value": json_to_cel({"__op": "d"})})
+
+
+def test_threads_do_not_see_the_results_of_each_other() -> None:
+    other = CelExpression("value.all(x, x == 2) && value.all(x, x == 2)")
+
+    class Interrupted(ListType):
+        """While it is read, another thread evaluates an expression of the same form."""
+
+        def __iter__(self) -> Iterator[Any]:
+            with ThreadPoolExecutor(1) as thread:
+                assert not thread.submit(other.holds, {"value": json_to_cel([1])}).result()
+            return super().__iter__()
+
+    expression = CelExpression("value.all(x, x == 1) && value.all(x, x == 1)")
+    assert expression.holds({"value": Interrupted([IntType(1), IntType(1)])})

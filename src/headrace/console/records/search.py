@@ -23,7 +23,7 @@ from headrace.kernel.json_values import JsonValue
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record
 from headrace.records.reader import iter_records, opened_section
-from headrace.serialization.cel import CelExpression, NotCel
+from headrace.serialization.cel import LONGEST_FILTER, CelExpression, NotCel, TooCostly
 
 STEP_S: Final = 1.0
 STEP_MATCHES: Final = 50
@@ -86,6 +86,10 @@ class CelFilter:
 
         self._to_cel = json_to_cel
         self._decoding = decoding
+        if len(expression) > LONGEST_FILTER:
+            raise Rejected(
+                400, f"the CEL expression has {len(expression)} characters; at most {LONGEST_FILTER} are allowed"
+            )
         try:
             self._expression = CelExpression(expression)
         except NotCel as error:
@@ -95,7 +99,8 @@ class CelFilter:
         return True
 
     def matches(self, partition: int, record: Record) -> bool:
-        """A record for which the expression has no value, for example without the field, does not match."""
+        """A record for which the expression has no value, for example without the field, does not match.
+        Raises Rejected if the expression takes too many steps for the record."""
         shown = self._decoding.record(partition, record)
         facts: JsonValue = {
             "key": _cel_value(shown.key),
@@ -105,7 +110,10 @@ class CelFilter:
             "offset": shown.offset,
             "timestamp": shown.timestamp_ms,
         }
-        return self._expression.holds({name: self._to_cel(fact) for name, fact in facts.items()})
+        try:
+            return self._expression.holds({name: self._to_cel(fact) for name, fact in facts.items()})
+        except TooCostly as fault:
+            raise Rejected(400, f"{fault} (partition {partition}, offset {shown.offset})") from None
 
 
 def _cel_value(shown: Shown) -> JsonValue:
@@ -139,15 +147,20 @@ def search_step(
         for chunk in FetchStream(client, (decoding.topic, partition), at.get(partition, 0), end, _SETTINGS):
             for batch in chunk.batches(at.get(partition, 0), end):
                 start = at.get(partition, 0)
-                scanned += batch.record_count
                 at[partition] = batch.last_offset + 1
-                if wanted.may_match(batch):
+                if not wanted.may_match(batch):
+                    scanned += batch.record_count
+                else:
                     for record in iter_records(batch):
-                        if start <= record.offset < end and wanted.matches(partition, record):
+                        if not start <= record.offset < end:
+                            continue
+                        scanned += 1
+                        if wanted.matches(partition, record):
                             matches.append(decoding.record(partition, record))
-                            if len(matches) >= STEP_MATCHES:
-                                at[partition] = record.offset + 1
-                                break
+                        if is_over():
+                            # Also within a batch: it may have thousands of records, and CEL may take long for each.
+                            at[partition] = record.offset + 1
+                            break
                 if is_over():
                     return Step(tuple(matches), at, scanned, clock() - began, False)
             at[partition] = max(at.get(partition, 0), min(chunk.next_offset, end))

@@ -6,7 +6,7 @@
                           filter=value.amount > 100 && has(value.customer)
 
 A record passes if all conditions hold. An expression that fails on a record, for example because a field is missing,
-does not select it.
+does not select it. One that takes too many steps for a record ends the reading.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.kernel.json_values import JsonObject, JsonValue
-from headrace.serialization.cel import CelExpression, NotCel
+from headrace.serialization.cel import LONGEST_FILTER, CelExpression, NotCel, TooCostly
 from headrace.web.errors import bad_request
 
 Condition = Callable[[JsonObject], bool]
-_LONGEST: Final = 2000
 _FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
 def conditions(search: str | None, matches: Sequence[str], expression: str | None) -> list[Condition]:
     """Raises Problem 400 with the place of a mistake."""
     for text in (search or "", *matches, expression or ""):
-        if len(text) > _LONGEST:
-            raise bad_request(f"a filter has {len(text)} characters; at most {_LONGEST} are allowed")
+        if len(text) > LONGEST_FILTER:
+            raise bad_request(f"a filter has {len(text)} characters; at most {LONGEST_FILTER} are allowed")
     found: list[Condition] = []
     if search:
         found.append(_searching(search.lower()))
@@ -77,12 +76,16 @@ def _expression(text: str) -> Condition:
     try:
         expression = CelExpression(text)
     except NotCel as error:
-        where = f" at column {error.column}" if error.column else ""
+        where = f" at column {error.column}" if error.column else f": {error}"
         raise bad_request(f"filter={text!r}: not a CEL expression{where}") from None
 
     def holds(document: JsonObject) -> bool:
         names = {name: json_to_cel(document[name]) for name in _FIELDS}
         names["headers"] = json_to_cel({one["name"]: one["value"] for one in document["headers"]})
-        return expression.holds(names)
+        try:
+            return expression.holds(names)
+        except TooCostly as fault:
+            place = f"partition {document['partition']}, offset {document['offset']}"
+            raise bad_request(f"filter={text!r}: {fault} ({place})") from None
 
     return holds

@@ -1,7 +1,8 @@
 """A topic as a stream: server-sent events for browsers, NDJSON for curl.
 
 The reader has a client of its own, because a fetch waits at the broker. It fetches the next records only after the
-connection took the previous ones. So a slow reader holds at most one fetch answer in memory.
+connection took the previous ones. So a slow reader holds at most one fetch answer in memory. Conditions are checked in
+a thread, for a short time each: a thread cannot be stopped, so a reader that went away is noticed between two of them.
 
 A server-sent event carries the positions of all partitions as its id (`0:17,1:4`). A browser that reconnects sends the
 last id, and the stream goes on there.
@@ -10,7 +11,8 @@ last id, and the stream goes on there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from headrace.client.cluster_client import ClusterClient
@@ -25,13 +27,23 @@ from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import TopicPartition
 from headrace.kernel.json_values import JsonObject
-from headrace.web.errors import bad_request, problem_of
+from headrace.records.builder import Record
+from headrace.web.errors import Problem, bad_request, problem_of
 
 _WAIT_MS: Final = 1000
 _FETCH_BYTES: Final = 1 << 20
 _ALIVE_S: Final = 15.0
 _PAUSE_S: Final = 0.1
 _RETRY_S: Final = 30.0
+_SELECT_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    documents: list[JsonObject]
+    is_all: bool
+    problem: Problem | None = None
+    """What the condition says to the record after these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +102,22 @@ class TopicStream:
                     await self._failed(partition, found)
                     continue
                 self._failing_since = None
-                for document in await asyncio.to_thread(self._selected, partition, found):
-                    self._positions[partition] = document["offset"] + 1
-                    alive_at = asyncio.get_running_loop().time() + _ALIVE_S
-                    yield document
-                    left = None if left is None else left - 1
-                    if left == 0:
-                        return
+                records, is_all = iter(found.records), False
+                while not is_all:
+                    selected = await asyncio.to_thread(self._selected, partition, records)
+                    is_all = selected.is_all
+                    for document in selected.documents:
+                        self._positions[partition] = document["offset"] + 1
+                        alive_at = asyncio.get_running_loop().time() + _ALIVE_S
+                        yield document
+                        left = None if left is None else left - 1
+                        if left == 0:
+                            return
+                    if selected.problem is not None:
+                        raise selected.problem
+                    if asyncio.get_running_loop().time() >= alive_at:
+                        alive_at = asyncio.get_running_loop().time() + _ALIVE_S
+                        yield None
                 self._positions[partition] = found.next_offset
             if asyncio.get_running_loop().time() >= alive_at:
                 alive_at = asyncio.get_running_loop().time() + _ALIVE_S
@@ -132,15 +153,24 @@ class TopicStream:
         self._client.metadata.topics.pop(self._wanted.topic, None)
         await asyncio.sleep(_PAUSE_S)
 
-    def _selected(self, partition: TopicPartition, found: FetchedRecords) -> list[JsonObject]:
+    def _selected(self, partition: TopicPartition, records: Iterator[Record]) -> Selected:
+        """The next of the records that are wanted."""
         wanted = self._wanted
         end = self._ends.get(partition)
-        documents = (
-            shown_record(partition.topic, partition.partition, record, wanted.how, self._schemas)
-            for record in found.records
-            if end is None or record.offset < end
-        )
-        return [one for one in documents if all(holds(one) for holds in wanted.conditions)]
+        until = time.monotonic() + _SELECT_S
+        found: list[JsonObject] = []
+        for record in records:
+            if end is not None and record.offset >= end:
+                continue
+            document = shown_record(partition.topic, partition.partition, record, wanted.how, self._schemas)
+            try:
+                if all(holds(document) for holds in wanted.conditions):
+                    found.append(document)
+            except Problem as problem:
+                return Selected(found, is_all=True, problem=problem)
+            if time.monotonic() >= until:
+                return Selected(found, is_all=False)
+        return Selected(found, is_all=True)
 
 
 async def ndjson(stream: TopicStream) -> AsyncIterator[bytes]:
@@ -148,8 +178,8 @@ async def ndjson(stream: TopicStream) -> AsyncIterator[bytes]:
         async for document in stream.documents():
             if document is not None:
                 yield dumped(document) + b"\n"
-    except Fault as fault:
-        yield dumped(problem_of(fault).as_json()) + b"\n"
+    except (Fault, Problem) as fault:
+        yield dumped(_told(fault)) + b"\n"
 
 
 async def server_sent_events(stream: TopicStream) -> AsyncIterator[bytes]:
@@ -163,8 +193,12 @@ async def server_sent_events(stream: TopicStream) -> AsyncIterator[bytes]:
             else:
                 yield b"id: " + stream.event_id().encode() + b"\ndata: " + dumped(document) + b"\n\n"
         yield b"event: end\ndata: {}\n\n"
-    except Fault as fault:
-        yield b"event: error\ndata: " + dumped(problem_of(fault).as_json()) + b"\n\n"
+    except (Fault, Problem) as fault:
+        yield b"event: error\ndata: " + dumped(_told(fault)) + b"\n\n"
+
+
+def _told(fault: Fault | Problem) -> dict[str, object]:
+    return (problem_of(fault) if isinstance(fault, Fault) else fault).as_json()
 
 
 def _resumed(event_id: str | None) -> dict[int, int]:
