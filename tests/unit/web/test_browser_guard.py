@@ -48,3 +48,25 @@ def test_pages_of_other_sites_are_rejected(host: str, origin: str | None, on_loo
     headers = {"host": host} | ({"origin": origin} if origin else {})
     assert status(headers, is_on_loopback=True) == on_loopback
     assert status(headers, is_on_loopback=False) == elsewhere
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "expected"),
+    [
+        ("cross-site", "no-cors", "image", 403),
+        ("same-site", "no-cors", "image", 403),
+        ("cross-site", "no-cors", "script", 403),
+        ("cross-site", "cors", "empty", 403),
+        ("cross-site", "navigate", "iframe", 403),
+        ("cross-site", "navigate", "document", 200),
+        ("same-site", "navigate", "document", 200),
+        ("none", "navigate", "document", 200),
+        ("same-origin", "cors", "empty", 200),
+        ("same-origin", "no-cors", "image", 200),
+    ],
+)
+def test_a_foreign_page_may_link_here_but_load_nothing(site: str, mode: str, dest: str, expected: int) -> None:
+    """Browsers send no Origin for an image, and the request alone may cost much, for example a search."""
+    headers = {"host": "127.0.0.1:8082", "sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": dest}
+    assert status(headers, is_on_loopback=True) == expected
+    assert status(headers, is_on_loopback=False) == expected
