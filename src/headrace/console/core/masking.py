@@ -3,6 +3,9 @@
 A rule is `TOPIC:FIELD.FIELD`: `customers:card.number` masks the field in the topic `customers`, `*:email` in all
 topics. A `*` in the topic matches any characters; a `*` as a field matches every field of an object. Dead letters hold
 the values of the topic they came from, so a rule for `customers` holds for `customers.dlq`, too.
+
+Where a rule goes on into an object and the value is none, the whole value is replaced: nothing says which part of it is
+the field. So a value that is only a text is never shown.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ def _masked(value: JsonValue, path: tuple[str, ...]) -> JsonValue:
     if isinstance(value, list):
         return [_masked(item, path) for item in value]
     if not isinstance(value, dict):
-        return value
+        return None if value is None else MASKED
     field, rest = path[0], path[1:]
     return {
         name: (_masked(item, rest) if rest else MASKED) if field in ("*", name) else item

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from headrace.console.core.masking import masks_of
 from headrace.console.protection import Rejected
 from headrace.console.visit import Visit
 from headrace.serialization.errors import RegistryError, RegistryUnreachable
@@ -20,6 +21,9 @@ async def chosen_schema(visit: Visit) -> RegisteredSchema | None:
     wanted = visit.query.get("schema", "").strip()
     if not wanted:
         return None
+    topic = visit.path("topic")
+    if masks_of(visit.settings.masks, topic):
+        raise Rejected(403, f"this console masks fields of {topic}, so its values are decoded by the schemas they name")
     registry = visit.cluster.registry
     if registry is None:
         raise Rejected(404, "this console has no schema registry: start it with --registry URL")

@@ -1,8 +1,10 @@
 """Keys, values and headers as people read them: by the registry if the bytes name a schema, else JSON, text or hex.
 
 Masking happens here and nowhere else, so pages, searches and exports see the same. If rules mask fields of a topic,
-values that cannot be decoded are not shown at all: they could hold the masked field. Notes about a failure are not
-shown either, because they quote the value. Keys that are JSON are masked by the same rules; other keys are shown.
+values that cannot be decoded, or are no objects, are not shown at all: they could hold the masked field. Notes about a
+failure are not shown either, because they quote the value. Keys that are JSON are masked by the same rules, keys that
+may have fields and cannot be decoded are hidden, and other keys are shown. A person cannot choose the schema of values,
+because another schema gives the fields other names.
 """
 
 from __future__ import annotations
@@ -22,8 +24,11 @@ from headrace.serialization.schema import PROTOBUF, RegisteredSchema
 NULL, JSON, TEXT, HEX, HIDDEN = "null", "json", "text", "hex", "hidden"
 # What a row of a list shows of a value.
 PREVIEW_CHARACTERS: Final = 400
+_KEY_SCHEMA: Final = "__key_schema_id"
+_VALUE_SCHEMA: Final = "__value_schema_id"
 # Headers of a dead letter that say why it is one.
-_FAILURE: Final = "headrace.error"
+_FAILURE: Final = ("headrace.error", "__connect.errors.exception", "__dlq.errors.message")
+_UNTOLD: Final = "it cannot be decoded; the reason may quote the value, so this console does not show it"
 _BEGINNING_ONLY: Final = "only its beginning is shown here: open the record"
 # More than this is not parsed as JSON for a list: it would block the page.
 _LARGEST_PARSED: Final = 4 << 20
@@ -81,12 +86,12 @@ class Decoding:
         hides_values: bool = False,
         schema: RegisteredSchema | None = None,
     ) -> None:
-        """`schema`: decode values by this one, whatever they name."""
+        """`schema`: decode values by this one, whatever they name. Ignored where fields are masked."""
         self.topic = topic
         self.masks = masks_of(masks, topic)
         self.hides_values = hides_values
         self._decoder = decoder
-        self._schema = schema
+        self._schema = None if self.masks else schema
 
     @property
     def shows_bytes(self) -> bool:
@@ -113,11 +118,21 @@ class Decoding:
         else:
             by_hand = None if is_key else self._by_chosen_schema(data)
             found = by_hand or self._by_registry(data, headers, is_key=is_key) or _plain(data)
-        if not self.masks or (is_key and found.kind in (TEXT, HEX)):
+        if not self.masks:
             return found
-        if found.kind in (TEXT, HEX):
-            return Shown(HIDDEN, MASKED, found.size, found.schema, found.error)
-        return Shown(found.kind, masked(found.value, self.masks), found.size, found.schema, found.error)
+        names_schema = is_key and (data[:1] == b"\0" or any(name == _KEY_SCHEMA for name, _ in headers))
+        if is_key and not names_schema and not _may_have_fields(found):
+            return found
+        return self._masked(found, is_key=is_key)
+
+    def _masked(self, found: Shown, *, is_key: bool = False) -> Shown:
+        if found.kind == JSON:
+            if is_key and not isinstance(found.value, dict | list):
+                return found
+            value = masked(found.value, self.masks)
+            if value != MASKED:
+                return Shown(JSON, value, found.size, found.schema, found.error)
+        return Shown(HIDDEN, MASKED, found.size, found.schema, found.error)
 
     def _header(self, name: str, data: bytes | None) -> Shown:
         if data is None:
@@ -129,7 +144,7 @@ class Decoding:
             return found
         if name.startswith(_FAILURE):
             return Shown(HIDDEN, MASKED, len(data))
-        return found if found.kind in (TEXT, HEX) else Shown(found.kind, masked(found.value, self.masks), found.size)
+        return self._masked(found) if found.kind == JSON or _may_have_fields(found) else found
 
     def _by_chosen_schema(self, data: bytes) -> Shown | None:
         """As if the value named the chosen schema. It may name another one in its first bytes, or begin like that by
@@ -150,7 +165,7 @@ class Decoding:
         return Shown(plain.kind, plain.value, plain.size, error=found.error or "" if found is not None else "")
 
     def _by_registry(self, data: bytes, headers: tuple[tuple[str, bytes | None], ...], *, is_key: bool) -> Shown | None:
-        name = "__key_schema_id" if is_key else "__value_schema_id"
+        name = _KEY_SCHEMA if is_key else _VALUE_SCHEMA
         if self._decoder is None or not (data[:1] == b"\0" or any(header == name for header, _ in headers)):
             return None
         try:
@@ -160,7 +175,8 @@ class Decoding:
             return Shown(plain.kind, plain.value, plain.size, error=str(fault))
         if found.error is not None or found.schema is None:
             plain = _plain(data)
-            return Shown(plain.kind, plain.value, plain.size, error=found.error or "")
+            reason = _UNTOLD if self.masks and found.error else found.error or ""
+            return Shown(plain.kind, plain.value, plain.size, error=reason)
         label = f"{found.schema.kind.lower()} {found.schema.id}"
         return Shown(JSON, found.value, len(data), label)
 
@@ -178,6 +194,14 @@ def _plain(data: bytes) -> Shown:
     if any(character < " " and character not in "\t\n\r" for character in text[:4096]):
         return Shown(HEX, data.hex(" "), len(data))
     return Shown(TEXT, text, len(data))
+
+
+def _may_have_fields(found: Shown) -> bool:
+    """Whether this is JSON, or text that looks like JSON: cut, broken, or behind a byte order mark."""
+    if found.kind == JSON:
+        return isinstance(found.value, dict | list)
+    text = found.value if found.kind == TEXT and isinstance(found.value, str) else ""
+    return "{" in text or text.lstrip("\ufeff \t\r\n").startswith("[")
 
 
 def _compact(value: JsonValue) -> str:

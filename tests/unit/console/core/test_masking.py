@@ -23,3 +23,11 @@ def test_rules_apply_to_their_topics_only() -> None:
 def test_a_wrong_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="masking rule"):
         Mask.parse(text)
+
+
+def test_a_value_that_is_no_object_where_the_rule_goes_on_is_replaced() -> None:
+    rule = (Mask.parse("*:card.number"),)
+    assert masked({"card": '{"number": "4111"}'}, rule) == {"card": MASKED}
+    assert masked({"card": None, "n": 1}, rule) == {"card": None, "n": 1}
+    assert masked(["4111", {"n": 1}], rule) == [MASKED, {"n": 1}]
+    assert masked("4111", rule) == MASKED
