@@ -177,7 +177,7 @@ def test_limits_of_attempts() -> None:
     attempts = Attempts()
     for n in range(MOST_PER_ADDRESS):
         assert attempts.wait_s("10.0.0.1", f"user {n}", 0) == 0
-        attempts.failed("10.0.0.1", f"user {n}", 0)
+        attempts.began("10.0.0.1", f"user {n}", 0)
     assert attempts.wait_s("10.0.0.1", "another", 0) == WINDOW_S
     assert attempts.wait_s("10.0.0.2", "another", 0) == 0
     assert attempts.wait_s("10.0.0.1", "another", WINDOW_S) == 0

@@ -59,17 +59,19 @@ class LoginPages:
         name, password = (fields.get(field, [""])[0] for field in ("user", "password"))
         next_page = safe_next(fields.get("next", [""])[0], cluster)
         address = request.client.host if request.client is not None else ""
-        wait_s = self._attempts.wait_s(address, name, time.monotonic())
+        began_s = time.monotonic()
+        wait_s = self._attempts.wait_s(address, name, began_s)
         if wait_s > 0:
             message = f"too many logins have failed: try again in {round(wait_s / 60) or 1} min"
             return self._page(request, cluster, brokers, next_page, message, 429, name)
         if not name or len(name) > _LONGEST_FIELD or len(password) > _LONGEST_FIELD or not brokers.takes_passwords:
             return self._page(request, cluster, brokers, next_page, "type a user name and a password", 422, name)
         caller = brokers.with_password(name, password)
+        self._attempts.began(address, name, began_s)
         fault, status = await self._fault(check, caller)
+        if status != 401:
+            self._attempts.taken_back(address, name, began_s)
         if fault:
-            if status == 401:
-                self._attempts.failed(address, name, time.monotonic())
             return self._page(request, cluster, brokers, next_page, fault, status, name)
         self._attempts.succeeded(name)
         return self._entered(request, cluster, caller, next_page)
