@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from headrace.pipelines.connectors.databases import Database
 from headrace.pipelines.connectors.delta_files import delta_writer
 from headrace.pipelines.connectors.staged_rows import StagedTable, copy_rows
 from headrace.pipelines.connectors.targets import table_writer
+from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.failure_reasons import failure_reason
+from tests.support.clock import wait_for
 from tests.support.names import unique
 
 _NOW = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456, datetime.UTC)
@@ -121,6 +125,53 @@ def test_rows_of_attempts_that_do_not_count_are_left_out(
     with psycopg.connect(postgres) as connection:
         query = f"SELECT id FROM {table} ORDER BY id"
         assert connection.execute(query).fetchall() == [(0,), (1,), (2,)]
+
+
+def test_a_crash_of_the_server_between_two_tasks_loses_no_rows(postgres: str, table: str) -> None:
+    """A crash empties the staging table, and later tasks copy into it as if nothing had happened."""
+    database = Database(postgres)
+    staged = StagedTable(database, table, ("id",), unique("t"))
+
+    def copy(stage: str, first: int, attempt: int) -> None:
+        rows = pa.RecordBatch.from_pydict({"id": range(first, first + 5), "t": ["x"] * 5})
+        with database.connect() as connection:
+            copy_rows(connection, stage, rows, attempt, place=first)
+
+    def ids() -> list[int]:
+        with psycopg.connect(postgres) as connection:
+            return [row[0] for row in connection.execute(f"SELECT id FROM {table} ORDER BY id").fetchall()]
+
+    stage = staged._create(["id", "t"])
+    copy(stage, 0, attempt=1)
+    _crash(postgres)
+    copy(stage, 5, attempt=2)
+    with pytest.raises(PipelineError, match="has 5 rows of 10 that the tasks copied, as after a crash"):
+        staged.merge(stage, ["id", "t"], 7, {1: 5, 2: 5})
+    assert ids() == []
+
+    stage = staged._create(["id", "t"])
+    for attempt, first in ((3, 0), (4, 5)):
+        copy(stage, first, attempt)
+    staged.merge(stage, ["id", "t"], 7, {3: 5, 4: 5})
+    staged.merge(stage, ["id", "t"], 7, {3: 5, 4: 5})
+    staged._drop(stage)
+    assert ids() == list(range(10))
+
+
+def _crash(postgres: str) -> None:
+    """The server ends all its processes and recovers if one is killed."""
+    with pytest.raises(psycopg.OperationalError), psycopg.connect(postgres) as connection:
+        os.kill(connection.info.backend_pid, signal.SIGKILL)
+        connection.execute("SELECT 1")
+
+    def serves() -> bool:
+        try:
+            psycopg.connect(postgres).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    wait_for(serves, "PostgreSQL to recover")
 
 
 def test_failed_batch_leaves_nothing_and_a_killed_one_is_cleaned_up(spark: Any, postgres: str, table: str) -> None:

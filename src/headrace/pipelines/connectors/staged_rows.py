@@ -1,8 +1,11 @@
 """Rows of a batch into a PostgreSQL table, written by the tasks of the batch and not through the driver.
 
-Each task copies its rows (COPY) into a staging table. Then the driver merges the staging table into the target, claims
-the batch in the ledger and drops the staging table, all in one transaction. So a batch is in the table once and whole,
-or not at all.
+Each task copies its rows (COPY) into a staging table. Then the driver claims the batch in the ledger and merges the
+staging table into the target in one transaction. So a batch is in the table once and whole, or not at all.
+
+The staging table is unlogged, because a logged one writes every row into the WAL, too. A crash or a failover of the
+server empties an unlogged table, also of rows whose task has ended. So the driver counts the rows of every attempt
+before it claims the batch. The count and the merge share a connection, which a crash would end.
 
 A task may run more than once: after a failure, or speculatively. Every attempt writes its own number beside its rows,
 and Spark gives the driver the number of the attempt that counts. Rows of other attempts are never merged. The staging
@@ -14,11 +17,12 @@ from __future__ import annotations
 import hashlib
 import io
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from headrace.kernel.plurals import counted
 from headrace.pipelines.connectors.databases import Connection, Database, quoted
 from headrace.pipelines.errors import OptionError, PipelineError
 
@@ -54,12 +58,27 @@ class StagedTable:
         stage = self._create(frame.columns)
         try:
             copied = frame.mapInArrow(copying(self.database, stage, self.keys), _COPIED).collect()
-            attempts = [row.attempt for row in copied if row.rows]
-            with self.database.connect() as connection:
-                if attempts and self.database.claim_batch(connection, self.name, batch):
-                    self._merge(connection, stage, frame.columns, attempts)
+            self.merge(stage, frame.columns, batch, {row.attempt: row.rows for row in copied if row.rows})
         finally:
             self._drop(stage)
+
+    def merge(self, stage: str, columns: Sequence[str], batch: int, copied: Mapping[int, int]) -> None:
+        """`copied` has the number of rows of each attempt that counts."""
+        with self.database.connect() as connection:
+            if copied:
+                self._check_complete(connection, stage, copied)
+                if self.database.claim_batch(connection, self.name, batch):
+                    self._merge(connection, stage, columns, list(copied))
+
+    def _check_complete(self, connection: Connection, stage: str, copied: Mapping[int, int]) -> None:
+        query = f"SELECT {ATTEMPT}, count(*) FROM {quoted(stage)} WHERE {ATTEMPT} = ANY(%s) GROUP BY 1"
+        found: dict[int, int] = dict(connection.execute(query, (list(copied),)).fetchall())
+        if found != copied:
+            raise PipelineError(
+                f"PostgreSQL: the staging table of {self.table!r} has {counted(sum(found.values()), 'row')} of "
+                f"{sum(copied.values())} that the tasks copied, as after a crash or a failover of the server: nothing "
+                "of this batch is written, and the next start repeats it"
+            )
 
     def _stage_prefix(self) -> str:
         return _PREFIX + hashlib.sha256(self.name.encode()).hexdigest()[:12]
