@@ -33,7 +33,11 @@ def offsets_of(spec: ConnectorSpec) -> list[JsonObject]:
         ]
     if spec.source.kind in SOURCES:
         return [{"partition": {"connector": spec.name}, "offset": dict(offset)}]
-    return [{"partition": _partition(spec), "offset": Journal(spec.checkpoint / "journal").offset()}]
+    found = Journal(spec.checkpoint / "journal").offset()
+    if spec.source.kind == "lines" and found is not None:
+        # As in Kafka Connect. The rest of the offset identifies the file.
+        found = {"position": found["position"]}
+    return [{"partition": _partition(spec), "offset": found}]
 
 
 def _partition(spec: ConnectorSpec) -> JsonObject:
