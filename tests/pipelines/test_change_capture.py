@@ -334,6 +334,57 @@ def test_binary_log_continues_in_the_next_file(mariadb: str, tmp_path: Path) -> 
         stream.plan()
 
 
+def test_binary_log_that_began_anew_stops_the_connector(mariadb: str, tmp_path: Path) -> None:
+    """As after RESET MASTER, or a failover to a server with a log of its own."""
+    database, table = Database(mariadb), f"reset{next(_tables)}"
+
+    def run(*statements: str) -> None:
+        with database.connect() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    run(f"CREATE TABLE {table} (id INT PRIMARY KEY, text VARCHAR(2000))")
+    stream = Stream(mariadb, [table], tmp_path / "state", snapshot=NEVER)
+    run("FLUSH BINARY LOGS", f"INSERT INTO {table} VALUES (1, '{'x' * 2000}')")
+    stream.drain()
+    run(f"INSERT INTO {table} VALUES (2, 'b')")
+    assert stream.plan()
+    before = stream.offsets[-1]["position"] >> 32
+    run("RESET MASTER", f"INSERT INTO {table} VALUES (3, 'never seen')")
+    words = "it is not the log that was followed, as after RESET MASTER or a failover.*takes a new snapshot"
+    # The batch that was planned, a repeat of it, and the next one; also when the new log has as many files.
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=words):
+            stream.run()
+        stream.restart()
+        with pytest.raises(DataLossError, match=words):
+            stream.plan()
+        run(*["FLUSH BINARY LOGS"] * before)
+
+
+def test_binary_log_of_another_server_stops_the_connector(mariadb: str, tmp_path: Path) -> None:
+    database, table = Database(mariadb), f"moved{next(_tables)}"
+    with database.connect() as connection:
+        connection.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY)")
+    stream = Stream(mariadb, [table], tmp_path / "state")
+    stream.drain()
+    # An offset of an earlier version gets the server with the next batch.
+    del stream.offsets[-1]["server"]
+    stream.drain()
+    assert stream.offsets[-1]["server"] == "1"
+    with database.connect() as connection:
+        connection.execute(f"INSERT INTO {table} VALUES (1)")
+        connection.execute("SET GLOBAL server_id = 2")
+    try:
+        with pytest.raises(DataLossError, match="changes were taken from server 1, and this is server 2"):
+            stream.plan()
+    finally:
+        with database.connect() as connection:
+            connection.execute("SET GLOBAL server_id = 1")
+    stream.drain()
+    assert [row["id"] for _, row in stream.changes("insert")] == [1]
+
+
 def test_binary_log_without_column_names_is_refused(mariadb: str, tmp_path: Path) -> None:
     with Database(mariadb).connect() as connection:
         connection.execute("CREATE TABLE nameless (id INT PRIMARY KEY)")

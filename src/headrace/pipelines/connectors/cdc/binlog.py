@@ -3,6 +3,10 @@
 A position is the number of a log file and a place in it: `bin.000002` at 635 is 2 · 2³² + 635. It grows from one
 transaction to the next. The server must write whole rows with the names of their columns: binlog_format = ROW,
 binlog_row_image = FULL, binlog_row_metadata = FULL. The server deletes old log files by its own settings.
+
+A position means something on its server only: after RESET MASTER the log begins anew, and a replica that takes over has
+its own log. Reading there would skip the changes before the position, so `check` refuses a log that does not have it,
+and a server other than the one of the offset.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from headrace.pipelines.errors import DataLossError, PipelineError
 
 _PLACE_BITS: Final = 32
 _SETTINGS: Final = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
+_BEGIN_ANEW: Final = "Start with a storage of its own (or delete the old one), which takes a new snapshot"
 _TRUNCATE: Final = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:[`\"]?(\w+)[`\"]?\.)?[`\"]?(\w+)[`\"]?", re.IGNORECASE)
 
 
@@ -57,13 +62,33 @@ class BinlogChanges:
             file, place, *_ = only_row(connection.execute("SHOW MASTER STATUS"))
         return position_of(file, int(place))
 
-    def check(self, start: int) -> None:
+    def server(self) -> str:
+        """MySQL has a UUID, MariaDB only the id, which differs between a server and its replicas."""
+        with self.database.connect() as connection:
+            query = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
+            found: dict[str, str] = dict(connection.execute(query).fetchall())
+        return str(found.get("server_uuid") or found["server_id"])
+
+    def check(self, start: int, server: str | None = None) -> None:
+        if server is not None and (now := self.server()) != server:
+            raise DataLossError(
+                f"changes were taken from server {server}, and this is server {now}, as after a failover: positions in "
+                f"their binary logs differ, so changes may be lost. Follow server {server} again. {_BEGIN_ANEW}"
+            )
         files = self._files()
-        if not files or min(files) > start >> _PLACE_BITS:
+        number, place = start >> _PLACE_BITS, start & _MASK
+        if not files or min(files) > number:
             raise DataLossError(
                 f"the server's oldest binary log is {min(files, default=0)}, but changes were taken from log "
-                f"{start >> _PLACE_BITS} only: those between are lost. Start with a storage of its own (or delete the "
-                "old one), and keep logs longer with binlog_expire_logs_seconds"
+                f"{number} only: those between are lost. {_BEGIN_ANEW}, and keep logs longer with "
+                "binlog_expire_logs_seconds"
+            )
+        _, size = files.get(number, ("", 0))
+        if size < place:
+            raise DataLossError(
+                f"the server's binary log {number} ends at {size}, but changes were taken up to {place}: it is not the "
+                "log that was followed, as after RESET MASTER or a failover, so changes may be lost. "
+                f"{_BEGIN_ANEW}"
             )
 
     def behind(self, taken: int, latest: int) -> int:

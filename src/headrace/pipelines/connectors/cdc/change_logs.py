@@ -36,8 +36,11 @@ class ChangeLog(Protocol):
 
     def latest(self) -> int: ...
 
-    def check(self, start: int) -> None:
-        """Raises DataLossError if the log no longer has all changes after `start`."""
+    def server(self) -> str | None:
+        """Names the server if the logs of two servers have different changes at one position."""
+
+    def check(self, start: int, server: str | None = None) -> None:
+        """Raises DataLossError if the log no longer has all changes after `start`, or is not that of `server`."""
 
     def behind(self, taken: int, latest: int) -> int:
         """How much of the log is between two positions, in `unit`."""
@@ -80,7 +83,10 @@ class PostgresChanges:
             (lsn,) = only_row(connection.execute("SELECT pg_current_wal_flush_lsn()::text"))
         return lsn_from_text(lsn)
 
-    def check(self, start: int) -> None:
+    def server(self) -> None:
+        """A slot does not exist on another server."""
+
+    def check(self, start: int, server: str | None = None) -> None:
         # `prepare` creates a dropped slot again. The new slot lacks the changes made in between.
         with self.database.connect() as connection:
             query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
@@ -169,7 +175,10 @@ class SqliteChanges:
             found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
         return int(found[0]) if found else 0
 
-    def check(self, start: int) -> None:
+    def server(self) -> None:
+        """A file."""
+
+    def check(self, start: int, server: str | None = None) -> None:
         if (latest := self.latest()) < start:
             raise DataLossError(
                 f"{self.log_table} ends at change {latest}, but {start} were taken: the database is not the one that "

@@ -98,7 +98,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def initialOffset(self) -> Offset:  # noqa: N802
         position = self.log.prepare()
-        return _offset(position, SnapshotState(todo=self._first))
+        return _offset(position, SnapshotState(todo=self._first), self.log.server())
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         # The first run must create the slot or the triggers before it reads the current position.
@@ -106,17 +106,19 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._stop_at = self.log.latest()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        position, state = _position(start), SnapshotState.of_offset(start)
-        self.log.check(position)
+        position, state, server = _position(start), SnapshotState.of_offset(start), _server(start)
+        self.log.check(position, server)
+        # An offset of an earlier version does not name its server: it is the one that has the position now.
+        server = server or self.log.server()
         request = self._folder.request()
         if request is not None and not state.todo and request[0] != state.request:
             state = SnapshotState(todo=request[1], chunk=state.chunk, request=request[0])
         if state.todo:
-            return self._chunk_offset(position, state)
+            return self._chunk_offset(position, state, server)
         latest = self._stop_at if self._stop_at is not None else self.log.latest()
-        return _offset(max(latest, position), state)
+        return _offset(max(latest, position), state, server)
 
-    def _chunk_offset(self, position: int, state: SnapshotState) -> Offset:
+    def _chunk_offset(self, position: int, state: SnapshotState, server: str | None) -> Offset:
         chunk = self._reader.chunk(state.todo[0], state.after, self._chunk_rows)
         if chunk.position < position:
             # The transaction is older than the changes that were read. It must not bring back old rows.
@@ -126,7 +128,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if not after.todo:
             self._reader.close()
         self._folder.write(after.chunk, chunk)
-        return _offset(max(chunk.position, position), after)
+        return _offset(max(chunk.position, position), after, server)
 
     def reportLatestOffset(self) -> dict[str, object]:  # noqa: N802
         # For progress only: the offsets of batches have no unit.
@@ -138,6 +140,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         # One task, because changes are ordered and a slot has one reader.
         before, after = SnapshotState.of_offset(start), SnapshotState.of_offset(end)
         self._taken = _position(end)
+        if start != end:
+            # A batch that is repeated after a restart comes here first.
+            self.log.check(_position(start), _server(start))
+            self.log.check(_position(end), _server(end))
         chunk = None
         if after.chunk != before.chunk:
             chunk = self._folder.read(after.chunk) or self._read_again(before, after)
@@ -165,13 +171,23 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         leave_closed_session()
 
 
-def _offset(position: int, state: SnapshotState) -> Offset:
-    """Without a snapshot the offset is that of earlier versions."""
-    return {"position": position} if state == SnapshotState() else {"position": position, "snapshot": state.in_offset()}
+def _offset(position: int, state: SnapshotState, server: str | None) -> Offset:
+    """Earlier versions read only `position` and `snapshot`."""
+    offset: dict[str, object] = {"position": position}
+    if state != SnapshotState():
+        offset["snapshot"] = state.in_offset()
+    if server is not None:
+        offset["server"] = server
+    return offset
 
 
 def _position(offset: Offset) -> int:
     return int(str(offset["position"]))
+
+
+def _server(offset: Offset) -> str | None:
+    found = offset.get("server")
+    return None if found is None else str(found)
 
 
 def change_row(change: Change) -> ChangeRow:
