@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from headrace.pipelines.connectors.cdc.change_logs import change_log
-from headrace.pipelines.connectors.databases import Database
+from headrace.pipelines.connectors.cdc.change_logs import SqliteChanges, change_log
+from headrace.pipelines.connectors.databases import Connection, Database
 from headrace.pipelines.errors import DataLossError
 
 
@@ -107,3 +111,56 @@ def test_recreated_sqlite_log_is_detected(tmp_path: Path) -> None:
     log.prepare()
     with pytest.raises(DataLossError, match="ends at change 0, but 2 were taken"):
         log.check(end)
+
+
+@dataclass(frozen=True)
+class _Watched(Database):
+    """Another program tries to write before each statement."""
+
+    write: Callable[[str], None] = print
+
+    def open(self) -> Connection:
+        connection = super().open()
+        assert isinstance(connection, sqlite3.Connection)
+        connection.set_trace_callback(self.write)
+        return connection
+
+
+def test_rows_written_while_sqlite_triggers_are_replaced_are_captured(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    other = sqlite3.connect(tmp_path / "a.db", timeout=0, isolation_level=None)
+    other.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, name TEXT)")
+    change_log(url, ["parts"], "unused").prepare()
+    written = 0
+
+    def write(_statement: str) -> None:
+        nonlocal written
+        with suppress(sqlite3.OperationalError):
+            other.execute("INSERT INTO parts (name) VALUES ('x')")
+            written += 1
+
+    other.execute("ALTER TABLE parts ADD COLUMN price REAL")
+    SqliteChanges(_Watched(url, write), ("parts",)).prepare()
+    assert written
+    log = change_log(url, ["parts"], "unused")
+    other.execute("INSERT INTO parts (name, price) VALUES ('y', 2.5)")
+    found = [change.after for change in log.changes(0, log.latest())]
+    (rows,) = other.execute("SELECT count(*) FROM parts").fetchone()
+    assert len(found) == rows
+    assert found[-1] == {"id": rows, "name": "y", "price": 2.5}
+
+
+def test_a_start_with_triggers_that_are_right_waits_for_no_writer(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "a.db", timeout=0, isolation_level=None)
+    other.execute("CREATE TABLE parts (id INTEGER PRIMARY KEY, name TEXT)")
+    log = change_log(f"sqlite:///{tmp_path}/a.db", ["parts"], "unused")
+    log.prepare()
+    other.execute("INSERT INTO parts VALUES (1, 'a')")
+    other.execute("BEGIN IMMEDIATE")
+    assert log.prepare() == 0
+    other.execute("INSERT INTO parts VALUES (2, 'b')")
+    other.execute("COMMIT")
+    assert [change.after for change in log.changes(0, log.latest())] == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "name": "b"},
+    ]

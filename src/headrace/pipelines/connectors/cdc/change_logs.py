@@ -135,13 +135,10 @@ class SqliteChanges:
 
     def prepare(self) -> int:
         with self.database.connect() as connection:
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {self.log_table} "
-                "(seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, before TEXT, after TEXT, "
-                "at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
-            )
-            for table in self.tables:
-                self._install(connection, table)
+            if self._outdated(connection) or not self._has_log(connection):
+                # Python's module would commit each statement: rows written between DROP and CREATE would be lost.
+                connection.execute("BEGIN IMMEDIATE")
+                self._install(connection)
             (seq,) = only_row(connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}"))
             if seq == 0:
                 found = connection.execute(
@@ -151,7 +148,28 @@ class SqliteChanges:
                 seq = found[0] if found and rows == 0 else 0
         return int(seq)
 
-    def _install(self, connection: Connection, table: str) -> None:
+    def _install(self, connection: Connection) -> None:
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.log_table} "
+            "(seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, before TEXT, after TEXT, "
+            "at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
+        )
+        for name, statement in self._outdated(connection).items():
+            connection.execute(f"DROP TRIGGER IF EXISTS {quoted(name)}")
+            connection.execute(statement)
+
+    def _has_log(self, connection: Connection) -> bool:
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+        return connection.execute(query, (self.log_table,)).fetchone() is not None
+
+    def _outdated(self, connection: Connection) -> dict[str, str]:
+        """Triggers that are missing, or lack columns that their table has now, with the statements that make them."""
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        there: dict[str, str] = dict(connection.execute(query).fetchall())
+        wanted = {name: text for table in self.tables for name, text in self._triggers(connection, table)}
+        return {name: text for name, text in wanted.items() if there.get(name) != text}
+
+    def _triggers(self, connection: Connection, table: str) -> Iterator[tuple[str, str]]:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
         if not columns:
             raise PipelineError(f"table {table!r} does not exist")
@@ -161,13 +179,13 @@ class SqliteChanges:
             ("update", sides["OLD"], sides["NEW"]),
             ("delete", sides["OLD"], "NULL"),
         ):
-            name = quoted(f"_headrace_{table}_{operation}")
-            # Created again, because the table may have new columns.
-            connection.execute(f"DROP TRIGGER IF EXISTS {name}")
-            connection.execute(
-                f"CREATE TRIGGER {name} AFTER {operation.upper()} ON {quoted(table)} BEGIN "
+            name = f"_headrace_{table}_{operation}"
+            # SQLite keeps this text as it is.
+            yield (
+                name,
+                f"CREATE TRIGGER {quoted(name)} AFTER {operation.upper()} ON {quoted(table)} BEGIN "
                 f"INSERT INTO {self.log_table} (tbl, op, before, after) "
-                f"VALUES ({_literal(table)}, '{operation}', {before}, {after}); END"
+                f"VALUES ({_literal(table)}, '{operation}', {before}, {after}); END",
             )
 
     def latest(self) -> int:
