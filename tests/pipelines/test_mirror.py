@@ -7,12 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as f
 
 from headrace.client.blocking.client import BlockingClient
-from headrace.pipelines.connectors.mirror import HEADER, load_mirror, mirror_run, translate_group
+from headrace.pipelines.connectors.mirror import (
+    HEADER,
+    is_return,
+    load_mirror,
+    mirror_run,
+    target_offset,
+    translate_group,
+)
 from headrace.pipelines.errors import PipelineError
+from headrace.records.builder import Record
 from headrace.testing.process import broker_process
 from tests.pipelines.conftest import Cluster, records
+
+_TIME_MS = 1_700_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +87,7 @@ def test_two_clusters_are_mirrored_into_one_and_group_offsets_are_translated(
         added = here.headers[-1]
         assert (added.key, bytes(added.value)) == (
             HEADER,
-            f"{east.client.cluster_id()}:{there.partition}:{there.offset}".encode(),
+            f"{east.client.cluster_id()}:{there.partition}:{there.offset}:{topic}:east.{topic}".encode(),
         )
         assert [(h.key, h.value) for h in here.headers[:-1]] == [(h.key, h.value) for h in there.headers or []]
     assert len(rows(spark, headrace, f"west.{topic}")) == 80
@@ -105,3 +116,66 @@ def test_clusters_that_mirror_each_other_do_not_loop(spark: Any, east: Cluster, 
     assert len(values[0]) == len(set(values[0]))
     with pytest.raises(PipelineError, match="in circles"):
         mirrored("self", east, east, topic)
+
+
+def test_records_made_from_copies_are_mirrored_back_once(
+    spark: Any, east: Cluster, west: Cluster, mirrored: Any
+) -> None:
+    """An application in west copies the headers of the records that it reads into those that it writes."""
+    orders, totals = "orders-of-east", "totals-of-west"
+    for cluster, topic in ((east, orders), (west, totals)):
+        cluster.client.create_topic(topic, 1, configs={"retention.ms": "-1"})
+    sent = [record for record in records(5) if record.value is not None]
+    east.write(orders, sent)
+    mirrored("to-west", east, west, f"{orders}|{totals}")
+    copies = rows(spark, west, orders)
+    derived = [
+        Record(b"total", b"of " + bytes(row.value), tuple((h.key, bytes(h.value)) for h in row.headers), _TIME_MS)
+        for row in copies
+        if all(h.value is not None for h in row.headers)
+    ]
+    # With a header of 0.1.0 it is not known whether it is a copy.
+    unknown = Record(b"total", b"unknown", ((HEADER, f"{east.client.cluster_id()}:0:7".encode()),), _TIME_MS)
+    west.write(totals, [*derived, unknown])
+    for _ in range(2):
+        mirrored("to-east", west, east, f"{orders}|{totals}")
+        mirrored("to-west", east, west, f"{orders}|{totals}")
+    wanted = [record.value for record in derived]
+    assert [bytes(row.value) for row in rows(spark, east, totals)] == wanted
+    assert [bytes(row.value) for row in rows(spark, west, totals)] == [*wanted, b"unknown"]
+    assert len(rows(spark, east, orders)) == len(rows(spark, west, orders)) == len(sent)
+
+
+def test_records_made_from_copies_do_not_move_the_offsets_of_groups(west: Cluster) -> None:
+    topic = west.topic()
+    headers = ["S:0:10", f"S:0:11:orders:{topic}", "S:0:90:orders:elsewhere", f"S:0:12:orders:{topic}"]
+    west.write(topic, [Record(None, b"x", ((HEADER, text.encode()),), _TIME_MS) for text in headers])
+    found = [target_offset(west.client, (topic, 0), "S", 0, wanted) for wanted in (10, 11, 12, 13)]
+    assert found == [0, 1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("headers", "topic", "wanted"),
+    [
+        (None, "t", None),
+        ([], "t", False),
+        (["A:0:1:t:t"], "t", True),
+        (["A:0:1:t:A.t"], "A.t", True),
+        (["A:0:1:t:t"], "derived", False),
+        (["AB:0:1:t:t"], "t", False),
+        # By way of another cluster.
+        (["A:0:1:t:A.t", "C:0:1:A.t:C.A.t"], "C.A.t", True),
+        (["A:0:1:t:A.t", "C:0:1:derived:C.derived"], "C.derived", False),
+        (["A:0:1:t:t", "A:0:9:derived:derived"], "derived", True),
+        # Headers of 0.1.0, and one that is no text.
+        (["A:0:1"], "derived", True),
+        (["A:0:1", "C:0:1:t:t"], "t", True),
+        (["A:0:1:t:t", "C:0:1"], "t", True),
+        (["A:0:1", "C:0:1:t:t"], "derived", False),
+        ([None], "t", False),
+    ],
+)
+def test_only_copies_are_returns(spark: Any, headers: list[str | None] | None, topic: str, wanted: bool | None) -> None:
+    given = None if headers is None else [(HEADER, text and text.encode()) for text in headers]
+    frame = spark.createDataFrame([(given, topic)], "headers array<struct<key: string, value: binary>>, topic string")
+    assert frame.select(is_return(f.col("headers"), f.col("topic"), "A")).first()[0] is wanted

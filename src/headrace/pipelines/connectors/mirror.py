@@ -7,9 +7,12 @@ once.
     topics: "orders|clicks.*"               # a pattern over topic names
     rename: "east.{topic}"                  # optional; without it topics keep their names
 
-Every copied record gets the header `headrace.mirror` = `<source cluster id>:<partition>:<offset>`. It serves two
-purposes. The mirror does not copy a record back to its source cluster, so two clusters may mirror each other. `mirror
-offsets` translates an offset of the source to the target, where the same record has another offset.
+Every copied record gets the header `headrace.mirror` = `<source cluster id>:<partition>:<offset>:<topic>:<topic of the
+copy>`. It serves two purposes. The mirror does not copy a record back to its source cluster, so two clusters may mirror
+each other. `mirror offsets` translates an offset of the source to the target, where the same record has another offset.
+
+An application may copy the headers of a record that it read into the record that it writes. Such a record is new and no
+copy: its topic is not the one that the header names. Headers of 0.1.0 name no topics, so they count as those of a copy.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from headrace.pipelines.flows.graph import BatchSink, PipelineGraph
 from headrace.pipelines.flows.spec import BOOTSTRAP, PipelineSpec
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headrace.pipelines.flows.runner import PipelineRun
 
@@ -181,14 +184,12 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
 
 def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> DataFrame:
     """Removes records that came from the target cluster, and adds the header with the origin of each record."""
-    came_from_target = f.exists(
-        f.coalesce(f.col("headers"), f.array()),
-        lambda h: (h["key"] == HEADER) & h["value"].cast("string").startswith(f"{target_id}:"),
-    )
-    origin = f.concat_ws(":", f.lit(source_id), f.col("partition"), f.col("offset")).cast("binary")
-    ours = f.array(f.struct(f.lit(HEADER).alias("key"), origin.alias("value")))
     before, after = spec.rename.split("{topic}", 1)
     name = f.concat(f.lit(before), f.col("topic"), f.lit(after.replace("{topic}", "")))
+    place = (f.lit(source_id), f.col("partition"), f.col("offset"), f.col("topic"), name)
+    origin = f.concat_ws(":", *place).cast("binary")
+    ours = f.array(f.struct(f.lit(HEADER).alias("key"), origin.alias("value")))
+    came_from_target = f.coalesce(is_return(f.col("headers"), f.col("topic"), target_id), f.lit(False))
     return frame.where(~came_from_target).select(
         "key",
         "value",
@@ -199,6 +200,25 @@ def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> 
             "headers"
         ),
     )
+
+
+def is_return(headers: Column, topic: Column, target_id: str) -> Column:
+    """Whether the record is a copy of a record in the target cluster, also by way of other clusters.
+
+    Goes from the newest header back, as long as each one names the topic in which the copy was found.
+    """
+    marks = f.filter(headers, lambda header: (header["key"] == HEADER) & header["value"].isNotNull())
+    hops = f.transform(f.reverse(marks), lambda header: f.split(header["value"].cast("string"), ":"))
+
+    def back(state: Column, hop: Column) -> Column:
+        cluster, origin, copy = (f.try_element_at(hop, f.lit(at)) for at in (1, 4, 5))
+        # A header of 0.1.0 has no topics: each comparison with it is null, and counts as equal.
+        is_copy = state["is_copy"] & f.coalesce(copy == state["topic"], f.lit(True))
+        is_return = state["is_return"] | (is_copy & f.coalesce(cluster == target_id, f.lit(False)))
+        return f.struct(origin.alias("topic"), is_copy.alias("is_copy"), is_return.alias("is_return"))
+
+    begin = f.struct(topic.cast("string").alias("topic"), f.lit(True).alias("is_copy"), f.lit(False).alias("is_return"))
+    return f.aggregate(hops, begin, back, lambda state: state["is_return"])
 
 
 def translate_group(spec: MirrorSpec, group: str) -> dict[TopicPartitionPair, tuple[int, int]]:
@@ -246,5 +266,8 @@ def _first_copy(
     for record in fetched_records(client, pair, start, end, settings):
         for key, value in record.headers:
             if key == HEADER and value is not None and value.startswith(prefix):
-                return record.offset, int(value[len(prefix) :])
+                offset, *topics = value[len(prefix) :].split(b":")
+                # The header of a derived record names the topic of the record that it was made from.
+                if not topics or topics[-1] == pair[0].encode():
+                    return record.offset, int(offset)
     return None
