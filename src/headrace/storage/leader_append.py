@@ -81,17 +81,26 @@ def repeated_batch(
         return None
     if not from_client:
         return None
-    duplicate = producers.check(batch)
-    if duplicate is not None:
-        return duplicate
+    if verify and batch.is_transactional:
+        duplicate = _unverified_duplicate(partition, producers, batch, verification)
+        if duplicate is not None:
+            return duplicate
+    return producers.check(batch)
+
+
+def _unverified_duplicate(
+    partition: TopicPartition, producers: ProducerState, batch: BatchView, verification: object | None
+) -> RecentBatch | None:
+    """Raises INVALID_TXN_STATE if the batch would open a transaction without a valid guard. In Kafka's order: a
+    duplicate is answered, and an old epoch is reported, before the guard is looked at."""
+    producer_id, epoch = batch.producer_id, batch.producer_epoch
     if (
-        verify
-        and batch.is_transactional
-        and not producers.has_ongoing(batch.producer_id, batch.producer_epoch)
-        and not producers.verified(batch.producer_id, verification)
+        producers.has_ongoing(producer_id, epoch)
+        or producers.verified(producer_id, verification)
+        or producers.is_replaced(producer_id, epoch)
     ):
-        raise Refused(
-            ErrorCode.invalid_txn_state,
-            f"producer {batch.producer_id} has no transaction open on {partition}",
-        )
-    return None
+        return None
+    duplicate = producers.duplicate_of(batch)
+    if duplicate is None:
+        raise Refused(ErrorCode.invalid_txn_state, f"producer {producer_id} has no transaction open on {partition}")
+    return duplicate

@@ -58,6 +58,10 @@ class TransactionVerification:
         """`verifies`: transaction.partition.verification.enable."""
         self._verifies = verifies
 
+    def is_required(self, *, add: bool) -> bool:
+        """Whether a batch may open a transaction only after `verify`. Adding the partition is always required."""
+        return add or self._verifies
+
     async def verify(
         self,
         transactional_id: str,
@@ -68,7 +72,7 @@ class TransactionVerification:
         add: bool,
     ) -> Outcomes:
         """The coordinator's answer for each partition. After NONE the caller may append, before its next await."""
-        if not add and not self._verifies:
+        if not self.is_required(add=add):
             return dict.fromkeys(partitions, ErrorCode.none)
         epochs = {where: self._leader_epoch(where) for where in partitions}
         ended_by = producer_epoch + 1 if add else producer_epoch

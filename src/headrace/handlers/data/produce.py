@@ -133,12 +133,13 @@ class Produce(Handler):
     def _when_in_transaction(
         self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault]
     ) -> bytearray | Close | Pending | None:
-        if request.transactional_id is not None:
-            unverified = self.transactions.unverified(request, context.version, context.received_at_ms, refused)
-            if unverified:
-                _keep_records(request)
-                return Pending.of(self._when_verified(request, unverified, context, refused))
-        return self._append_all(request, context, refused)
+        if request.transactional_id is None or not self.transactions.is_required(context.version):
+            return self._append_all(request, context, refused)
+        unverified = self.transactions.unverified(request, context.version, context.received_at_ms, refused)
+        if unverified:
+            _keep_records(request)
+            return Pending.of(self._when_verified(request, unverified, context, refused))
+        return self._append_all(request, context, refused, guards={})
 
     def _denied(self, request: ProduceRequest, access: Access) -> dict[Place, Fault]:
         """The errors of batches that the client may not write."""
@@ -170,12 +171,19 @@ class Produce(Handler):
     ) -> Answer:
         assert request.transactional_id is not None
         refused |= await self.transactions.ask(request.transactional_id, unverified, context.version)
-        reply = self._append_all(request, context, refused)
+        guards = {batch.place: batch.guard for batch in unverified}
+        reply = self._append_all(request, context, refused, guards)
         return await reply if isinstance(reply, Pending) else reply
 
     def _append_all(
-        self, request: ProduceRequest, context: RequestContext, refused: dict[Place, Fault]
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        refused: dict[Place, Fault],
+        guards: dict[Place, object] | None = None,
     ) -> bytearray | Close | Pending | None:
+        """`guards`: of the batches that were verified. Every other transactional batch must find its transaction open,
+        unless `guards` is None."""
         acks, version, now_ms = request.acks, context.header.api_version, context.received_at_ms
         transactional = request.transactional_id is not None
         topics: Topics = []
@@ -195,7 +203,11 @@ class Produce(Handler):
                         raise Refused(ErrorCode.invalid_required_acks, f"acks={acks}: must be -1, 0 or 1")
                     checked = check_records(records, version, transactional)
                     partition = self._partition(topic, index, context)
-                    appended = partition.append(checked, acks=acks, now_ms=now_ms)
+                    if guards is None:
+                        appended = partition.append(checked, acks=acks, now_ms=now_ms)
+                    else:
+                        guard = guards.get((topic, index))
+                        appended = partition.append(checked, acks=acks, now_ms=now_ms, verification=guard, verify=True)
                 except Fault as fault:
                     failed = True
                     outcomes.append(self._refused(topic, index, partition, fault))

@@ -6,12 +6,16 @@ partition to the transaction, which saves the client a request.
 
 Meanwhile the partition keeps the lowest sequence number that waits. If the first batch gets a retriable error and the
 second, already in flight, does not, the second must not be appended before the first.
+
+Other requests run while the coordinator is asked: this broker may begin to lead a partition of the request, or a marker
+may end a transaction that was open. So the append checks every transactional batch again: its transaction must still be
+open, or its guard must still be valid.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from headrace.kernel.dataclass import dataclass
@@ -46,6 +50,8 @@ Place = tuple[str | bytes, int]
 class TransactionVerifier(Protocol):
     """Asks the coordinator of a transactional id, on this broker or another."""
 
+    def is_required(self, *, add: bool) -> bool: ...
+
     async def verify(
         self,
         transactional_id: str,
@@ -65,6 +71,7 @@ class UnverifiedBatch:
     partition: TopicPartition
     producer_id: int
     producer_epoch: int
+    guard: object
 
 
 @dataclass(frozen=True)
@@ -72,28 +79,39 @@ class TransactionGuard:
     partitions: Partitions
     verifier: TransactionVerifier
 
+    def is_required(self, version: int) -> bool:
+        """False if transaction.partition.verification.enable is off and the client adds its partitions itself."""
+        return self.verifier.is_required(add=version >= _ADDS_FROM)
+
     def unverified(
-        self, request: ProduceRequest, version: int, now_ms: int, refused: Container[Place]
+        self, request: ProduceRequest, version: int, now_ms: int, refused: dict[Place, Fault]
     ) -> list[UnverifiedBatch]:
-        """The batches that need verification. A refused batch is left out, because verification may add its partition
-        to the transaction. The append refuses unknown partitions."""
+        """The batches that need verification. Adds the batches to `refused` whose partition this broker does not lead:
+        it may lead one after the verification of the others, and nobody has added that partition to the transaction.
+
+        A refused batch is left out, because verification may add its partition to the transaction.
+        """
         found = []
         for topic, partitions in request.topics:
             for index, records in partitions:
                 if records is None or len(records) < HEADER_BYTES or not records[_ATTRIBUTES_LOW_AT] & _TRANSACTIONAL:
                     continue
-                if (topic, index) in refused:
+                place = (topic, index)
+                if place in refused:
                     continue
                 try:
                     partition = self._partition(topic, index)
-                except Fault:
+                    partition.check_leads()
+                except Fault as fault:
+                    refused[place] = fault
                     continue
                 producer_id, producer_epoch, sequence = _read_producer(records, _PRODUCER_AT)
-                if partition.is_leader and partition.log.producers.start_verification(
+                guard = partition.log.producers.start_verification(
                     producer_id, producer_epoch, sequence, supports_epoch_bump=version >= _ADDS_FROM, now_ms=now_ms
-                ):
+                )
+                if guard is not None:
                     name = TopicPartition(partition.topic, index)
-                    found.append(UnverifiedBatch((topic, index), name, producer_id, producer_epoch))
+                    found.append(UnverifiedBatch(place, name, producer_id, producer_epoch, guard))
         return found
 
     def _partition(self, topic: str | bytes, index: int) -> Partition:

@@ -95,6 +95,11 @@ class Producers:
 
     # Before an append
 
+    def duplicate_of(self, batch: BatchView) -> RecentBatch | None:
+        """The earlier append of the same batch."""
+        entry = self.entries.get(batch.producer_id)
+        return None if entry is None else entry.duplicate_of(batch)
+
     def check(self, batch: BatchView) -> RecentBatch | None:
         """The earlier append if the batch is a duplicate, or None if it may be appended. Raises Refused otherwise."""
         entry = self.entries.get(batch.producer_id)
