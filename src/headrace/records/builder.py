@@ -87,13 +87,16 @@ def build_batch(
 def build_writable_batch(
     records: Sequence[Record], producer: tuple[int, int] | None = None, codec: Codec = Codec.NONE
 ) -> bytearray:
-    """One sealed batch that this broker will append. With `producer` (id, epoch) it is transactional."""
+    """One sealed batch that this broker will append. With `producer` (id, epoch) it is transactional.
+
+    Its sequence is always 0, as in Kafka, because a coordinator does not number its batches.
+    """
     section = records_section(records)
     if codec is not Codec.NONE:
         section = compress(codec, section)
     if producer is None:
         return _sealed(records, section, codec, (NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE))
-    return _sealed(records, section, TRANSACTIONAL_BIT | codec, (*producer, NO_SEQUENCE))
+    return _sealed(records, section, TRANSACTIONAL_BIT | codec, (*producer, 0))
 
 
 def _sealed(

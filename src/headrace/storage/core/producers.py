@@ -198,11 +198,10 @@ class Producers:
         if batch.producer_epoch != entry.epoch:
             entry.epoch = batch.producer_epoch
             entry.batches.clear()
+        # Also one without a sequence, as the offset commits that Headrace 0.1.0 wrote: compaction keeps all markers of
+        # a producer whose last data batch it does not know.
         delta = batch.last_offset_delta
-        if batch.base_sequence != NO_SEQUENCE:
-            entry.batches.append(
-                RecentBatch(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms)
-            )
+        entry.batches.append(RecentBatch(batch.last_sequence, batch.base_offset + delta, delta, batch.max_timestamp_ms))
         entry.last_timestamp_ms = batch.max_timestamp_ms
         entry.written_ms = now_ms
         if batch.is_transactional:

@@ -12,12 +12,12 @@ import pytest
 from headrace.kernel.checksum import crc32c
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
-from headrace.records.batch import CRC_START, HEADER, BatchView
-from headrace.records.builder import Record, build_batch
+from headrace.records.batch import CRC_START, HEADER, NO_SEQUENCE, BatchView
+from headrace.records.builder import Record, build_batch, build_writable_batch
 from headrace.records.control import build_end_txn_marker
 from headrace.storage.core.producers import Producers
 from headrace.storage.files import SNAPSHOT_SUFFIX
-from headrace.storage.log import Log
+from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.recovery import inspection
 from headrace.storage.recovery.recovery import PartitionCheckpoints
 from tests.support.compacted_logs import COMPACT, HOUR_MS, clean, end, put, visible
@@ -134,6 +134,49 @@ def test_an_emptied_marker_leaves_when_its_producer_has_newer_records(tmp_path: 
     log.producers.expire(NOW_MS + 99 * HOUR_MS, HOUR_MS)
     clean(log, now_ms=NOW_MS + 99 * HOUR_MS)
     assert 2 not in [batch.base_offset for batch in read_batches(log)], "else every producer leaves a batch for ever"
+
+
+def with_commits(log: Log, numbered: bool) -> None:
+    """Twenty transactions of one producer, each with one offset commit, as the group coordinator writes them. In 0.1.0
+    their batches had no sequence."""
+    for number in range(20):
+        record = Record(b"key", b"%d" % number, timestamp_ms=NOW_MS)
+        batch = build_writable_batch([record], (PRODUCER, EPOCH))
+        if not numbered:
+            batch = bytearray(
+                build_batch([record], producer_id=PRODUCER, producer_epoch=EPOCH, transactional=True),
+            )
+        assert BatchView(memoryview(batch)).base_sequence == (0 if numbered else NO_SEQUENCE)
+        log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR)
+        end(log, PRODUCER, commit=True, epoch=EPOCH)
+    put(log, ("other", "1"))
+
+
+def compacted(log: Log) -> list[tuple[int, bool]]:
+    """The batches after as many rounds as markers need to leave: (offset, whether it is a marker)."""
+    for hours in (1, 3, 5, 7):
+        log.roll()
+        put(log, ("other", str(hours)))
+        clean(log, now_ms=NOW_MS + hours * HOUR_MS)
+    return [(batch.base_offset, batch.is_control) for batch in read_batches(log) if batch.producer_id == PRODUCER]
+
+
+@pytest.mark.parametrize("numbered", [True, False], ids=["now", "0.1.0"])
+@pytest.mark.parametrize("place", ["leader", "replica", "after a stop", "after a crash"])
+def test_offset_commits_in_transactions_leave_no_marker_each(tmp_path: Path, place: str, numbered: bool) -> None:
+    log = open_at(tmp_path / "orders-0", COMPACT)
+    with_commits(log, numbered)
+    if place == "replica":
+        replica = open_at(tmp_path / "replica" / "orders-0", COMPACT)
+        replica.append_as_follower(bytes_of(log))
+        replica.advance_high_watermark(replica.log_end_offset)
+        log = replica
+    elif place != "leader":
+        log.close(clean=place == "after a stop")
+        log = open_at(tmp_path / "orders-0", COMPACT, clean=place == "after a stop")
+        log.advance_high_watermark(log.log_end_offset)
+    assert compacted(log) == [(38, False), (39, True)], "the last commit, with the marker that ends its transaction"
+    assert log.producers.entries[PRODUCER].epoch == EPOCH
 
 
 def test_a_replica_takes_no_batch_whose_control_record_it_cannot_read(tmp_path: Path) -> None:
