@@ -153,7 +153,7 @@ class Replica:
         found = log.read(offset, max_bytes, up_to=bound, min_one_batch=min_one)
         aborted = None
         if isolation == READ_COMMITTED:
-            aborted = log.aborted_transactions(offset, bound) if found is not None else []
+            aborted = log.aborted_transactions_in(found, offset, bound) if found is not None else []
         return PartitionRead(found, high_watermark, stable, log.log_start_offset, aborted)
 
     # Following

@@ -284,6 +284,13 @@ class Log:
         """Aborted transactions in that range, which a read_committed consumer skips."""
         return self.segments.aborted_transactions(start, end_exclusive)
 
+    def aborted_transactions_in(self, found: Slice, offset: int, up_to: int) -> list[AbortedTransaction]:
+        """Those that matter for what `read` found from `offset` to `up_to`."""
+        try:
+            return self.segments.aborted_transactions_in(found, offset, up_to)
+        except OSError as error:
+            raise self._disk.fault(error) from error
+
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, in order of offsets."""
         if not self.segments.has_files:

@@ -136,6 +136,14 @@ class Segments:
     def aborted_transactions(self, start: int, end_exclusive: int) -> list[AbortedTransaction]:
         return aborted_between(self.all[max(0, bisect_right(self._bases, start) - 1) :], start, end_exclusive)
 
+    def aborted_transactions_in(self, found: Slice, offset: int, bound: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of `found` must skip, from `offset` on. Those that begin behind it are
+        left out: there may be thousands up to `bound`, and each read would repeat them."""
+        segments = self.all[max(0, bisect_right(self._bases, offset) - 1) :]
+        if not any(segment.txn_index.entries for segment in segments):
+            return []
+        return aborted_between(segments, offset, min(bound, _offset_behind(found, segments, bound)))
+
     # At the end
 
     def would_roll(self, data: memoryview, batches: Sequence[BatchView], now_ms: int, config: LogConfig) -> bool:
@@ -339,3 +347,17 @@ def _percent_of_disk(directory: Path, percent: float) -> int:
         return -1
     disk = os.statvfs(directory)
     return int(disk.f_blocks * disk.f_frsize * percent / 100)
+
+
+def _offset_behind(found: Slice, segments: Sequence[Segment], otherwise: int) -> int:
+    """The first offset behind a slice of one of these segments. Asks the data, because an index may be wrong."""
+    end = found.position + found.length
+    for at, segment in enumerate(segments):
+        if segment.holds_file and segment.file is found.file:
+            if end < segment.size_bytes:
+                with contextlib.suppress(CorruptBatch):
+                    return next(segment.places(end)).base_offset
+            elif at + 1 < len(segments):
+                return segments[at + 1].base_offset
+            break
+    return otherwise

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -21,6 +23,7 @@ from headrace.storage.files import sync_file, tolerated_no_space, write_fully
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 ENTRY_BYTES: Final = 34
+_last_offset: Final = attrgetter("last_offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,10 @@ class TxnIndex:
     def overlapping(self, start: int, end_exclusive: int) -> tuple[list[AbortedTransaction], bool]:
         """Aborted transactions that overlap the range, and whether later segments need not be searched."""
         found = []
-        for entry in self.entries:
-            if entry.last_offset >= start and entry.first_offset < end_exclusive:
+        entries = self.entries
+        for at in range(bisect_left(entries, start, key=_last_offset), len(entries)):
+            entry = entries[at]
+            if entry.first_offset < end_exclusive:
                 found.append(entry)
             if entry.last_stable_offset >= end_exclusive:
                 return found, True
