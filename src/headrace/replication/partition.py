@@ -120,9 +120,11 @@ class Partition(Replica):
                 self.tail_readers.grew(len(records))
         else:
             isr.appended(end, now_ms)
-            log.advance_high_watermark(end)
+            ended = log.advance_high_watermark(end)
             if self.readers.waiting:
                 self.readers.grew(len(records))
+                if ended:
+                    self.readers.transaction_ended()
         return appended
 
     def committed(self, offset_exclusive: int) -> ErrorCode | None:
@@ -384,9 +386,9 @@ class Partition(Replica):
         isr = self.isr
         assert isr is not None
         log = self.log
-        mark = isr.high_watermark
+        mark, ended = isr.high_watermark, False
         if mark > log.high_watermark:
-            log.advance_high_watermark(mark)
+            ended = log.advance_high_watermark(mark)
             if self.tail_readers.waiting:
                 self.tail_readers.marked()
         if len(self._commits):
@@ -398,3 +400,5 @@ class Partition(Replica):
             self._uncommitted_bytes = 0
         if self.readers.waiting:
             self.readers.grew(grown)
+            if ended:
+                self.readers.transaction_ended()

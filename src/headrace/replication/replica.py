@@ -171,9 +171,11 @@ class Replica:
             self.bytes_replicated += len(records)
         mark = follower_high_watermark(leader_high_watermark, log.log_end_offset)
         if mark > log.high_watermark:
-            log.advance_high_watermark(mark)
+            ended = log.advance_high_watermark(mark)
             if self.readers.waiting:
                 self.readers.grew(len(records) or 1 << 30)
+                if ended:
+                    self.readers.transaction_ended()
         start = follower_log_start(leader_log_start, log.log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             log.advance_log_start(start)

@@ -4,7 +4,8 @@ Nothing polls. A partition has its waiters in plain containers and notifies them
 
 - `FetchWaiter`: one long poll over any number of partitions. Partitions report how many bytes became readable (an
   estimate that is never too low). It wakes its owner when they may suffice, or at once when a partition has a new
-  leader. Leaving a partition costs one dictionary removal.
+  leader. Leaving a partition costs one dictionary removal. A `read_committed` reader is also woken by the end of a
+  transaction: all records behind its first one become readable, and were reported before, when they were not.
 - `CommitWaiters`: the produce requests of one partition, ordered by the offset they wait for.
 
 Owned by the event loop, like the partition.
@@ -28,6 +29,9 @@ class Waiter(Protocol):
     def marked(self) -> None:
         """An offset moved that the next answer should contain, but that is no reason to wake the waiter."""
 
+    def transaction_ended(self) -> None:
+        """The last stable offset may have passed records that `grew` has reported before."""
+
     def wake(self) -> None:
         """Makes the waiter check its partitions again."""
 
@@ -35,10 +39,11 @@ class Waiter(Protocol):
 class FetchWaiter:
     """Wakes its owner once, when `missing_bytes` may have become readable in the partitions that it watches."""
 
-    __slots__ = ("_missing_bytes", "_places", "_wake")
+    __slots__ = ("_missing_bytes", "_places", "_reads_committed", "_wake")
 
-    def __init__(self, missing_bytes: int, wake: Callable[[], None]) -> None:
+    def __init__(self, missing_bytes: int, wake: Callable[[], None], *, reads_committed: bool = False) -> None:
         self._missing_bytes = missing_bytes
+        self._reads_committed = reads_committed
         self._wake: Callable[[], None] | None = wake
         self._places: list[ReaderSet] = []
 
@@ -53,6 +58,10 @@ class FetchWaiter:
 
     def marked(self) -> None:
         pass
+
+    def transaction_ended(self) -> None:
+        if self._reads_committed:
+            self.wake()
 
     def wake(self) -> None:
         wake = self._wake
@@ -84,6 +93,10 @@ class ReaderSet:
     def marked(self) -> None:
         for waiter in tuple(self.waiting):
             waiter.marked()
+
+    def transaction_ended(self) -> None:
+        for waiter in tuple(self.waiting):
+            waiter.transaction_ended()
 
     def wake_all(self) -> None:
         for waiter in tuple(self.waiting):

@@ -303,13 +303,16 @@ class Log:
 
     # Moving offsets
 
-    def advance_high_watermark(self, offset: int) -> None:
-        """Moves the high watermark. It never moves back or past the log end."""
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Moves the high watermark. It never moves back or past the log end. Returns whether a transaction ended: then
+        the last stable offset may pass records that were below the high watermark already.
+        """
         offset = min(offset, self._next_offset)
         if offset > self._high_watermark:
             self._high_watermark = offset
             if self.producers.unreplicated:
-                self.producers.high_watermark_advanced(offset)
+                return self.producers.high_watermark_advanced(offset)
+        return False
 
     def advance_log_start(self, offset: int) -> None:
         """Hides records below `offset` from readers at once. The next retention round deletes their segments."""

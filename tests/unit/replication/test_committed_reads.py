@@ -1,4 +1,4 @@
-"""What a `read_committed` fetch says about aborted transactions: those that matter for its records, and no others."""
+"""`read_committed` readers of one replica: which aborted transactions a fetch names, and what wakes a waiting one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cluster.core.image import PartitionInfo
 from headrace.kernel.isolation import READ_COMMITTED
 from headrace.records.batch import BatchView, batches
+from headrace.records.control import build_end_txn_marker
 from headrace.replication.partition import Partition
-from headrace.replication.replica import PartitionRead
-from headrace.storage.log import Log
+from headrace.replication.replica import Follower, PartitionRead
+from headrace.replication.waiters import FetchWaiter
+from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.segment.txn_index import AbortedTransaction
 from tests.support.compacted_logs import COMPACT, HOUR_MS, clean, end, put
-from tests.support.logs import NOW_MS, directory_in_memory, open_at
-from tests.unit.replication.test_partition import ALONE, Broker
+from tests.support.logs import NOW_MS, a_batch, directory_in_memory, open_at, read_batches
+from tests.unit.replication.test_partition import ALONE, FOLLOWED, LED, Broker
 
 LONG, SHORT = 1, range(10, 30)  # producers
 
@@ -41,10 +44,28 @@ def aborts(directory: Path, *, segment_bytes: int) -> Log:
     return log
 
 
-def led(log: Log) -> Partition:
+def led(log: Log, info: PartitionInfo = ALONE) -> Partition:
     partition = Partition("orders", 0, None, log, Broker())
-    partition.update(ALONE)
+    partition.update(info)
     return partition
+
+
+def waiting(partition: Partition) -> list[str]:
+    """Who was woken so far, of two readers that wait for many bytes."""
+    woken: list[str] = []
+    for name in ("committed", "uncommitted"):
+        FetchWaiter(1 << 20, lambda name=name: woken.append(name), reads_committed=name == "committed").watch(  # type: ignore[misc]
+            partition.readers
+        )
+    return woken
+
+
+DATA = bytes(a_batch(producer=(LONG, 0, 0), transactional=True))
+MARKER = build_end_txn_marker(True, 0, LONG, 0, NOW_MS)
+
+
+def append(partition: Partition, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
+    partition.append(bytearray(data), origin=origin, now_ms=NOW_MS)
 
 
 def read(partition: Partition, offset: int, max_bytes: int) -> tuple[PartitionRead, list[BatchView]]:
@@ -93,3 +114,40 @@ def test_every_fetch_names_all_that_its_records_need(directory: Path, segment_by
             assert aborted is not None
             asked = [batch for batch in batches_read if batch.last_offset >= offset]
             assert skipped(asked, aborted) == skipped(asked, whole), f"from {offset}, {max_bytes} bytes"
+
+
+def test_the_end_of_a_transaction_wakes_committed_readers(directory: Path) -> None:
+    partition = led(open_at(directory))
+    woken = waiting(partition)
+    append(partition, bytes(a_batch()))
+    append(partition, DATA)
+    assert woken == []
+    append(partition, MARKER, AppendOrigin.COORDINATOR)
+    assert woken == ["committed"]
+
+
+def test_committed_readers_of_a_leader_are_woken_when_the_marker_is_replicated(directory: Path) -> None:
+    partition = led(open_at(directory), LED)
+    append(partition, DATA)
+    _follower_has(partition, 1)
+    woken = waiting(partition)
+    append(partition, MARKER, AppendOrigin.COORDINATOR)
+    assert woken == []
+    _follower_has(partition, 2)
+    assert woken == ["committed"]
+
+
+def test_committed_readers_of_a_follower_are_woken_when_the_marker_is_committed(directory: Path) -> None:
+    source = led(open_at(directory))
+    append(source, DATA)
+    append(source, MARKER, AppendOrigin.COORDINATOR)
+    data, marker = (bytes(batch.data) for batch in read_batches(source.log))
+    replica = led(open_at(directory.with_name("orders-1")), FOLLOWED)
+    replica.append_as_follower(memoryview(data), 1, 0)
+    woken = waiting(replica)
+    replica.append_as_follower(memoryview(marker), 2, 0)
+    assert woken == ["committed"]
+
+
+def _follower_has(partition: Partition, end: int) -> None:
+    partition.read(end, 1000, follower=Follower(2, 102), current_leader_epoch=LED.leader_epoch, last_fetched_epoch=5)

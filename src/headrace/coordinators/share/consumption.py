@@ -23,6 +23,7 @@ from headrace.coordinators.share.core.share_partition import Acknowledgement, Ac
 from headrace.coordinators.share.led_share_partitions import LedSharePartition, LedSharePartitions
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.errors import ErrorCode, Fault, Refused
+from headrace.kernel.isolation import READ_COMMITTED
 from headrace.replication.waiters import FetchWaiter
 
 _log = logging.getLogger(__name__)
@@ -179,7 +180,11 @@ class ShareConsumption:
                 self._tell(answers, session, look.found, is_first=request.epoch == INITIAL_EPOCH)
                 return
             woken: asyncio.Future[None] = loop.create_future()
-            waiter = FetchWaiter(max(look.missing_bytes, 1), lambda woken=woken: _wake(woken))  # type: ignore[misc]
+            waiter = FetchWaiter(
+                max(look.missing_bytes, 1),
+                lambda woken=woken: _wake(woken),  # type: ignore[misc]
+                reads_committed=any(led.isolation == READ_COMMITTED for led in look.share_partitions),
+            )
             for led in look.share_partitions:
                 waiter.watch(led.partition.readers)
                 waiter.watch(led.waiting)

@@ -25,13 +25,22 @@ _LOOK_AT_ALL_MS: Final = 2000
 
 
 class ChangedPartitions:
-    __slots__ = ("_fresh", "_has_waited", "_looked_at_all_ms", "_missing_bytes", "_wake", "_watches")
+    __slots__ = (
+        "_fresh",
+        "_has_waited",
+        "_looked_at_all_ms",
+        "_missing_bytes",
+        "_reads_committed",
+        "_wake",
+        "_watches",
+    )
 
     def __init__(self) -> None:
         self._fresh: dict[Key, None] = {}
         self._watches: dict[Key, _Watch] = {}
         self._looked_at_all_ms = -_LOOK_AT_ALL_MS
         self._missing_bytes = 0
+        self._reads_committed = False
         self._has_waited = False
         self._wake: Callable[[], None] | None = None
 
@@ -72,9 +81,11 @@ class ChangedPartitions:
     def is_watching(self) -> bool:
         return bool(self._watches)
 
-    def wait(self, missing_bytes: int, wake: Callable[[], None]) -> None:
-        """Wakes once, when enough bytes may be readable, or a leader changed."""
+    def wait(self, missing_bytes: int, wake: Callable[[], None], *, reads_committed: bool = False) -> None:
+        """Wakes once, when enough bytes may be readable, or a leader changed. With `reads_committed` also when a
+        transaction ends."""
         self._missing_bytes = missing_bytes
+        self._reads_committed = reads_committed
         self._has_waited = True
         self._wake = wake
 
@@ -108,6 +119,10 @@ class ChangedPartitions:
             wake()
         return True
 
+    def _transaction_ended(self, key: Key) -> None:
+        if self._reads_committed and self._wake is not None:
+            self._changed(key)
+
     def _changed(self, key: Key) -> None:
         self._fresh[key] = None
         wake, self._wake = self._wake, None
@@ -140,6 +155,9 @@ class _Watch:
 
     def marked(self) -> None:
         self.grew(0)
+
+    def transaction_ended(self) -> None:
+        self._news._transaction_ended(self._key)
 
     def wake(self) -> None:
         self._news._changed(self._key)

@@ -359,11 +359,12 @@ def _may_wait(asked: ReadRequest, gathered: ReadResult) -> bool:
 
 def _watch(asked: ReadRequest, gathered: ReadResult, wake: Callable[[], None]) -> Stop:
     missing_bytes = asked.min_bytes - gathered.size_bytes
+    reads_committed = asked.isolation == READ_COMMITTED
     news = asked.news
     if news is not None:
-        news.wait(missing_bytes, wake)
+        news.wait(missing_bytes, wake, reads_committed=reads_committed)
         return news.stop_waiting
-    waiter = FetchWaiter(missing_bytes, wake)
+    waiter = FetchWaiter(missing_bytes, wake, reads_committed=reads_committed)
     for partition in gathered.readable:
         waiter.watch(partition.readers if asked.follower is None else partition.tail_readers)
     return waiter.cancel

@@ -260,9 +260,12 @@ class Producers:
                 first = completed.first_offset
         return first
 
-    def high_watermark_advanced(self, high_watermark: int) -> None:
-        if self.unreplicated:
+    def high_watermark_advanced(self, high_watermark: int) -> bool:
+        """Whether the marker of a transaction is below the high watermark now, and was not before."""
+        known = len(self.unreplicated)
+        if known:
             self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= high_watermark]
+        return len(self.unreplicated) < known
 
     def log_start_advanced(self, log_start_offset: int) -> None:
         self.unreplicated = [txn for txn in self.unreplicated if txn.last_offset >= log_start_offset]

@@ -146,11 +146,12 @@ class SimulatedLog:
         at = offset - self.base_offset
         return self.entries[at] if 0 <= at < len(self.entries) else None
 
-    def advance_high_watermark(self, offset: int) -> None:
+    def advance_high_watermark(self, offset: int) -> bool:
         if offset > self.high_watermark:
             self.high_watermark = offset
             if self._watcher is not None:
                 self._watcher.marked(self)
+        return False  # there are no transactions
 
     def advance_log_start(self, offset: int) -> None:
         """Readers no longer see the records below. They stay here, as in a real log until the segment is deleted."""
