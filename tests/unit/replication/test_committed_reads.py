@@ -23,6 +23,8 @@ from tests.support.logs import NOW_MS, a_batch, directory_in_memory, open_at, re
 from tests.unit.replication.test_partition import ALONE, FOLLOWED, LED, Broker
 
 LONG, SHORT = 1, range(10, 30)  # producers
+DATA = bytes(a_batch(producer=(LONG, 0, 0), transactional=True))
+MARKER = build_end_txn_marker(True, 0, LONG, 0, NOW_MS)
 
 
 @pytest.fixture
@@ -54,14 +56,10 @@ def waiting(partition: Partition) -> list[str]:
     """Who was woken so far, of two readers that wait for many bytes."""
     woken: list[str] = []
     for name in ("committed", "uncommitted"):
-        FetchWaiter(1 << 20, lambda name=name: woken.append(name), reads_committed=name == "committed").watch(  # type: ignore[misc]
+        FetchWaiter(1 << 20, lambda name=name: woken.append(name), reads_committed=name == "committed").watch(
             partition.readers
         )
     return woken
-
-
-DATA = bytes(a_batch(producer=(LONG, 0, 0), transactional=True))
-MARKER = build_end_txn_marker(True, 0, LONG, 0, NOW_MS)
 
 
 def append(partition: Partition, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
@@ -72,7 +70,7 @@ def read(partition: Partition, offset: int, max_bytes: int) -> tuple[PartitionRe
     found = partition.read(offset, max_bytes, isolation=READ_COMMITTED)
     assert found.slice is not None
     data = os.pread(found.slice.file.fileno(), found.slice.length, found.slice.position)
-    return found, batches(memoryview(data))
+    return found, list(batches(memoryview(data)))
 
 
 def skipped(read: Iterable[BatchView], aborted: Iterable[AbortedTransaction]) -> list[int]:
