@@ -34,6 +34,10 @@ class Checkpoint:
         file = self.path / "metadata"
         return str(json.loads(file.read_text())["id"]) if file.exists() else None
 
+    def is_unfinished(self) -> bool:
+        """Whether the last batch has begun and has no commit: its target may have none of its rows, or some."""
+        return not (self.path / "commits" / str(self.last_batch())).exists()
+
     def is_stateful(self) -> bool:
         return (self.path / "state").is_dir()
 

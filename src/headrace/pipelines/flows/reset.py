@@ -63,16 +63,37 @@ def reset(
     if not chosen:
         raise PipelineError(f"pipeline {spec.name!r} has never run: it begins at its own startingOffsets anyway")
     with RunLock(spec):
+        for name, checkpoint in chosen.items():
+            _refuse_to_skip(name, checkpoint, to)
         return {name: _move(spec, to, checkpoint, bootstrap) for name, checkpoint in chosen.items()}
 
 
 def move_flow(spec: PipelineSpec, flow: str, to: str) -> list[dict[str, object]] | None:
     """Moves one flow for the process that holds the pipeline's lock. The flow must not run. Returns as `reset` does."""
-    return _move(spec, to, flow_checkpoints(spec, flow)[flow], None)
+    checkpoint = flow_checkpoints(spec, flow)[flow]
+    _refuse_to_skip(flow, checkpoint, to)
+    return _move(spec, to, checkpoint, None)
+
+
+def _starts_over(checkpoint: Checkpoint, to: str) -> bool:
+    return not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful())
+
+
+def _refuse_to_skip(flow: str, checkpoint: Checkpoint, to: str) -> None:
+    """A source that is not a topic keeps its offset, which is the end of the last batch. If this batch is not finished,
+    the move would mark it as done, and its rows would never arrive."""
+    if _starts_over(checkpoint, to) or not checkpoint.is_unfinished():
+        return
+    if not all(_is_of_topics(source) for source in checkpoint.offsets()):
+        raise PipelineError(
+            f"flow {flow!r} has begun batch {checkpoint.last_batch()} and did not finish it. One of its sources is "
+            "not a topic and cannot be moved, so a reset would skip the rows of this batch. Let the flow run until the "
+            "batch is finished (--once is enough), then reset it"
+        )
 
 
 def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | None) -> list[dict[str, object]] | None:
-    if not checkpoint.exists() or (to == "earliest" and checkpoint.is_stateful()):
+    if _starts_over(checkpoint, to):
         checkpoint.forget()
         return None
     with client_of(spec, bootstrap) as client:
