@@ -17,6 +17,7 @@ from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.lite.rows import JsonOffset, LiteRow, SlotReader, not_in_lite
 from headrace.pipelines.plugins.columns import Column, Value
+from headrace.pipelines.spark.running_batch import RunningBatch
 
 _COMPACT_EVERY: Final = 10
 _HIDDEN: Final = ("_", ".")
@@ -86,7 +87,7 @@ class FileRows:
         fresh.write_text("\n".join(["v1", *[json.dumps(entry, separators=(",", ":")) for entry in entries]]))
         fresh.replace(self._log / name)
 
-    def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
+    def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         def read() -> Iterator[LiteRow]:
             for entry in self._entries(start["logOffset"] + 1, end["logOffset"]):
                 with Path(unquote(urlsplit(entry["path"]).path)).open(newline=None, errors="replace") as file:

@@ -9,6 +9,7 @@ from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.lite.batch_log import BatchLog
 from headrace.pipelines.lite.rows import JsonOffset, LiteBatch, LiteRow, LiteSource, LiteTarget, SlotReader
 from headrace.pipelines.plugins.columns import Column
+from headrace.pipelines.spark.running_batch import RunningBatch
 
 
 @dataclass
@@ -58,7 +59,7 @@ class LiteFlow:
 
     def _run(self, number: int, start: JsonOffset, end: JsonOffset) -> None:
         query_id = self.log.query_id()
-        slots = [self._changed(read) for read in self.source.slots(start, end)]
+        slots = [self._changed(read) for read in self.source.slots(start, end, RunningBatch(query_id, number))]
         batch = LiteBatch(f"{self.name}-{query_id}", query_id, number, self.columns, slots)
         self.written_rows += self.target.write(batch)
         self.log.finish(number)

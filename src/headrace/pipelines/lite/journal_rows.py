@@ -11,6 +11,7 @@ from headrace.pipelines.plugins.catalogue import open_source
 from headrace.pipelines.plugins.columns import parse_columns, row_from_json
 from headrace.pipelines.plugins.journal import Journal
 from headrace.pipelines.plugins.journaled_reads import read_chunk
+from headrace.pipelines.spark.running_batch import RunningBatch
 
 
 class JournalRows:
@@ -31,7 +32,7 @@ class JournalRows:
     def end(self) -> JsonOffset | None:
         return None
 
-    def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
+    def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         names = [column.name for column in self.columns]
 
         def read() -> Iterator[LiteRow]:

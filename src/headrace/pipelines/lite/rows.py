@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.plugins.columns import Column, Value
+from headrace.pipelines.spark.running_batch import RunningBatch
 
 # Values of the columns, and the hidden columns `_deleted`, `_key` and `_error`.
 LiteRow: TypeAlias = dict[str, Value]
@@ -32,7 +33,7 @@ class LiteSource(Protocol):
     def end(self) -> JsonOffset | None:
         """Where a run over the existing rows ends. None: at the first time without new rows."""
 
-    def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
+    def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         """The same slots as the tasks of Spark's reader."""
 
     def committed(self, end: JsonOffset) -> None:

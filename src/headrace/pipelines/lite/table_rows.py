@@ -10,6 +10,7 @@ from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.lite.rows import JsonOffset, LiteRow, SlotReader, not_in_lite
 from headrace.pipelines.plugins.columns import TYPES, Column, Value
+from headrace.pipelines.spark.running_batch import RunningBatch
 
 _KINDS: Final = (*TYPES,)
 
@@ -40,7 +41,7 @@ class TableRows:
     def end(self) -> JsonOffset | None:
         return self.latest({"after": None}, None)
 
-    def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
+    def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         def read() -> Iterator[LiteRow]:
             names = ", ".join(self._selected(column) for column in self.columns)
             at, mark = quoted(self._column), self._database.mark

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Sequence
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.kernel.errors import Fault, OffsetOutOfRange
+from headrace.kernel.plurals import counted
 from headrace.pipelines.connectors.connector import ConnectorSpec
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import DataLossError, OptionError, PipelineError
@@ -17,17 +20,22 @@ from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.plugins.columns import Column, parse_columns
 from headrace.pipelines.source.offsets import (
     OffsetRange,
+    TopicPartitionPair,
     limit_offsets,
     offsets_from_json,
     offsets_to_json,
     split_ranges,
 )
 from headrace.pipelines.source.planning import Planner
+from headrace.pipelines.source.stream_state import StreamNotes
+from headrace.pipelines.spark.running_batch import RunningBatch
 from headrace.records.builder import Record
 
 PLAIN: Final = "key string, value string, topic string, partition int, offset bigint, timestamp timestamp"
 # Enough rows to be fast, few enough to keep a batch in memory.
 _MOST_OFFSETS: Final = 20_000
+# A batch waits no longer than this for notes, because it can continue without them.
+_NOTES_PATIENCE_S: Final = 3.0
 _NOT_HERE: Final = ("decode", "writer_schema", "pattern")
 
 
@@ -57,7 +65,13 @@ class TopicRows:
         cluster = options.cluster
         self._client = BlockingClient(cluster.bootstrap, client_id=cluster.client_id, security=cluster.security)
         self._planner = Planner(options, self._client)
+        patience = {"timeout_s": _NOTES_PATIENCE_S, "patience_s": _NOTES_PATIENCE_S}
+        self._notes_client = BlockingClient(
+            cluster.bootstrap, client_id=cluster.client_id, security=cluster.security, **patience
+        )
+        self._notes = StreamNotes(self._notes_client)
         self._latest: dict[tuple[str, int], int] = {}
+        self._topic_ids: dict[str, str] = {}
 
     def initial(self) -> JsonOffset:
         found = self._planner.find()
@@ -67,16 +81,17 @@ class TopicRows:
         begun = offsets_from_json(start)
         found = self._planner.find()
         latest = self._planner.latest(found.partitions)
-        self._latest = latest
+        self._latest, self._topic_ids = latest, found.topic_ids
         earliest = self._planner.earliest(found.partitions)
         for pair, offset in begun.items():
             if pair not in latest:
-                raise DataLossError(f"partition {pair[0]}-{pair[1]} is no longer there")
-            if not earliest[pair] <= offset <= latest[pair]:
-                raise DataLossError(
+                self._lost(f"partition {pair[0]}-{pair[1]} is no longer there")
+            elif not earliest[pair] <= offset <= latest[pair]:
+                self._lost(
                     f"{pair[0]}-{pair[1]} has the offsets {earliest[pair]} to {latest[pair]}, but the connector is at "
                     f"{offset}: records are lost, or the topic is a new one. Move it with 'headrace pipeline reset'"
                 )
+                begun[pair] = earliest[pair]
         starts = {pair: begun.get(pair, earliest[pair]) for pair in latest}
         if until is not None:
             stops = offsets_from_json(until)
@@ -92,39 +107,79 @@ class TopicRows:
         offsets = offsets_from_json(end)
         return sum(max(latest - offsets.get(pair, latest), 0) for pair, latest in self._latest.items())
 
-    def slots(self, start: JsonOffset, end: JsonOffset) -> Sequence[SlotReader]:
+    def _lost(self, what: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise DataLossError(what)
+        _warn(what)
+
+    def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         begun, until = offsets_from_json(start), offsets_from_json(end)
-        new = tuple(pair for pair in until if pair not in begun)
-        starts = {**begun, **(self._planner.earliest(new) if new else {})}
+        ids = self._topic_ids or self._planner.find().topic_ids
+        # A new partition, or one that is shorter than before.
+        from_beginning = tuple(pair for pair, offset in until.items() if offset < begun.get(pair, math.inf))
+        starts = {**begun, **(self._planner.earliest(from_beginning) if from_beginning else {})}
         pieces = split_ranges(
             [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.items()],
             min_partitions=self.options.min_partitions,
             max_records=self.options.max_records_per_partition,
         )
-        return [self._reader(piece) for piece in pieces]
+        return [self._reader(piece, batch, _id_to_check(piece, starts, ids)) for piece in pieces]
 
-    def _reader(self, piece: OffsetRange) -> SlotReader:
+    def _reader(self, piece: OffsetRange, batch: RunningBatch, topic_id: str | None) -> SlotReader:
         settings = FetchSettings(
             max_bytes=1 << 20, isolation=self.options.isolation, stall_timeout_s=self.options.poll_timeout_s
         )
 
         def read() -> Iterator[LiteRow]:
             pair = (piece.topic, piece.partition)
-            try:
-                for record in fetched_records(self._client, pair, piece.start, piece.end, settings):
-                    yield self._to_row(piece.topic, piece.partition, record)
-            except OffsetOutOfRange as fault:
-                raise DataLossError(f"{fault.message}: the records are lost") from fault
-            except Fault as fault:
-                raise PipelineError(fault.message or fault.code.name) from fault
+            start = piece.start if topic_id is None else self._first_offset(piece, batch, topic_id)
+            while start < piece.end:
+                try:
+                    for record in fetched_records(self._client, pair, start, piece.end, settings):
+                        start = record.offset + 1
+                        yield self._to_row(piece.topic, piece.partition, record)
+                    return
+                except OffsetOutOfRange as fault:
+                    start = self._after_loss(batch, pair, start, piece.end, fault)
+                except Fault as fault:
+                    raise PipelineError(fault.message or fault.code.name) from fault
 
         return read
+
+    def _first_offset(self, piece: OffsetRange, batch: RunningBatch, topic_id: str) -> int:
+        """Where the batch begins to read a partition. Raises DataLossError if the topic is a new one."""
+        pair = (piece.topic, piece.partition)
+        if not self._notes.begins_again(batch, pair, topic_id, accepts_loss=not self.options.fail_on_data_loss):
+            return piece.start
+        _warn(f"topic {pair[0]!r} was deleted and created again: partition {pair[1]} is read from its beginning")
+        return min(self._planner.earliest((pair,))[pair], piece.start)
+
+    def _after_loss(
+        self, batch: RunningBatch, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange
+    ) -> int:
+        first = self._planner.earliest((pair,))[pair]
+        if self.options.fail_on_data_loss or first <= start:
+            raise DataLossError(f"{fault.message}: the records are lost") from fault
+        gone = min(first, end) - start
+        _warn(f"{pair[0]}-{pair[1]}: lost {counted(gone, 'record')} from offset {start} on before they were read")
+        self._notes.add_missed(batch, pair, start, gone)
+        return first
 
     def committed(self, end: JsonOffset) -> None:
         pass
 
     def close(self) -> None:
         self._client.close()
+        self._notes_client.close()
+
+
+def _id_to_check(piece: OffsetRange, starts: Mapping[TopicPartitionPair, int], ids: Mapping[str, str]) -> str | None:
+    """The topic id for the slot with the first records of its partition in a batch, as in Spark's reader."""
+    return ids.get(piece.topic) if piece.start == starts[(piece.topic, piece.partition)] else None
+
+
+def _warn(what: str) -> None:
+    print(f"headrace: {what}", file=sys.stderr)
 
 
 def plain_row(topic: str, partition: int, record: Record) -> LiteRow:
