@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from headrace.tables import table_repair
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
 from headrace.tables.lake_table import FORMATS, ICEBERG, LakeTable
 from headrace.tables.relations.topic_relation import kafka_schema
+from headrace.tables.relations.topic_scan import read_range
 from headrace.tables.table_logs import log_of
 from headrace.tables.table_repair import is_readable, repair_table
 from tests.tables import copy_job
@@ -23,11 +26,8 @@ from tests.tables.conftest import Brokers, orders
 @pytest.mark.parametrize("form", FORMATS)
 def test_lost_files_are_read_again(brokers: Brokers, tmp_path: Path, form: str) -> None:
     topic = brokers.topic(2)
-    found = topic_metadata(brokers.client, topic)
-    catalog = f"sqlite:///{tmp_path}/catalog.db" if form == ICEBERG else ""
-    table = LakeTable(topic, str(found.topic_id), str(tmp_path / "lake"), format=form, catalog=catalog)
+    table = created(brokers, tmp_path, topic, form)
     log = log_of(table)
-    log.create(kafka_schema(binary=True), [], first_offsets(brokers.client, found, "all", None))
     Definitions(tmp_path / "tables").add(table, brokers.bootstrap)
     for _ in range(3):
         brokers.write(topic, orders(10))
@@ -57,6 +57,55 @@ def test_lost_files_are_read_again(brokers: Brokers, tmp_path: Path, form: str) 
     done = repair_table(table, brokers.client, dry_run=False)
     assert done.lost == 10
     assert log.open().rows() == before - 10
+
+
+class _Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("step", ["add", "_set_aside", "forget"])
+def test_a_repair_beside_a_writer_that_dies_is_repaired_again(
+    brokers: Brokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, step: str
+) -> None:
+    topic = brokers.topic(1)
+    table = created(brokers, tmp_path, topic, form)
+    for _ in range(2):
+        brokers.write(topic, orders(10))
+        copy_job.copy(brokers.cluster, table)
+    log = log_of(table)
+    Path(log.open().files()[0]).unlink()
+    brokers.write(topic, orders(5))
+    read = read_range
+
+    def while_a_writer_commits(*given: Any) -> Iterator[pa.RecordBatch]:
+        yield from read(*given)
+        copy_job.copy(brokers.cluster, table)
+
+    def dies(*_: object) -> None:
+        raise _Killed
+
+    with monkeypatch.context() as patch, pytest.raises(_Killed):
+        patch.setattr(table_repair, "read_range", while_a_writer_commits)
+        patch.setattr(table_repair if step.startswith("_") else type(log), step, dies)
+        repair_table(table, brokers.client, dry_run=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(table_repair, "read_range", while_a_writer_commits)
+        brokers.write(topic, orders(5))
+        done = repair_table(table, brokers.client, dry_run=False)
+    assert (done.bad_files, done.records, done.lost) == (1, 10 if step == "add" else 0, 0)
+    copy_job.copy(brokers.cluster, table)
+    rows = log.open().dataset().to_table(columns=["offset"]).column("offset").to_pylist()
+    assert sorted(rows) == list(range(30))
+    assert repair_table(table, brokers.client, dry_run=False).bad_files == 0
+
+
+def created(brokers: Brokers, folder: Path, topic: str, form: str) -> LakeTable:
+    found = topic_metadata(brokers.client, topic)
+    catalog = f"sqlite:///{folder}/catalog.db" if form == ICEBERG else ""
+    table = LakeTable(topic, str(found.topic_id), str(folder / "lake"), format=form, catalog=catalog)
+    log_of(table).create(kafka_schema(binary=True), [], first_offsets(brokers.client, found, "all", None))
+    return table
 
 
 def test_a_table_without_offsets_is_not_repaired(brokers: Brokers, tmp_path: Path) -> None:

@@ -3,20 +3,23 @@
 A damaged file is set aside under another name. A file that cannot be read for another reason (no right, no connection
 to the store) stops the repair before it changes anything, because the file may be whole.
 
-The records that the table should hold are those of the topic below the table's offsets. What the remaining rows lack is
-appended in one commit that does not move the offsets. Records that retention removed from the topic stay lost, and the
+The records that the table should hold are those of the topic below the table's offsets. What the whole files lack is
+appended in one commit that does not move the offsets. Only the next commit takes the bad files out. So a repair that
+dies between the two finds the bad files again, and no missing rows. A running writer may commit at any time: its rows
+are at or after the offsets that the repair began with. Records that retention removed from the topic stay lost, and the
 answer names how many.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from headrace.client.blocking.client import BlockingClient
@@ -33,6 +36,15 @@ from headrace.tables.table_logs import layout_of, log_of
 
 # Enough to need the file itself and not only its directory.
 _FOOTER_BYTES: Final = 8
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """What the whole files lack: new files with the records of the topic, and rows that it does not hold."""
+
+    files: list[DataFile]
+    records: int
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -67,13 +79,13 @@ def repair_table(table: LakeTable, client: BlockingClient, *, dry_run: bool) -> 
             f"{table.path}: {counted(len(bad), 'file')} lost or damaged, as {bad[0]}: only a table in the mode append "
             "that has the columns partition and offset can be repaired; drop it and create it again"
         )
-    rows_before = found.rows()
+    missing = _write_missing(table, client, found, bad, names)
+    if missing.files:
+        log.add(missing.files)
     for file in bad:
         _set_aside(file)
     log.forget(bad)
-    kept = log.open()
-    records = _append_missing(table, client, kept, names)
-    return Repaired(len(bad), records, max(rows_before - log.open().rows(), 0))
+    return Repaired(len(bad), missing.records, missing.lost)
 
 
 def is_readable(uri: str) -> bool:
@@ -111,26 +123,46 @@ def _positions(found: Snapshot) -> tuple[str, str] | None:
     return None
 
 
-def _append_missing(table: LakeTable, client: BlockingClient, kept: Snapshot, names: tuple[str, str]) -> int:
-    log, typed = log_of(table), _typed(table, kept.columns)
-    present: dict[int, list[np.ndarray]] = {}
-    for batch in kept.dataset().to_batches(columns=list(names)):
-        partitions, offsets = batch.column(names[0]).to_numpy(), batch.column(names[1]).to_numpy()
-        for index in np.unique(partitions):
-            present.setdefault(int(index), []).append(offsets[partitions == index])
+def _write_missing(
+    table: LakeTable, client: BlockingClient, found: Snapshot, bad: Sequence[str], names: tuple[str, str]
+) -> _Missing:
+    """Writes the records of the topic below the table's offsets that no whole file has. Does not commit them."""
+    typed, held = _typed(table, found.columns), _held(found, bad, names)
     files, count = list[DataFile](), 0
     for part in whole_topic(client, table.topic):
-        held = np.concatenate(present.get(part.partition, [np.empty(0, np.int64)]))
-        piece = OffsetRange(part.topic, part.partition, part.start, kept.offsets.get(part.partition, part.start))
-        missing = _missing(client, piece, held, table)
-        for written in file_writer(layout_of(table, kept.columns), {}, typed)(missing):
+        present = held.get(part.partition, np.empty(0, np.int64))
+        piece = OffsetRange(part.topic, part.partition, part.start, found.offsets.get(part.partition, part.start))
+        missing = _missing(client, piece, present, table)
+        for written in file_writer(layout_of(table, found.columns), {}, typed)(missing):
             for row in written.to_pylist():
                 if row["path"]:
                     keys = json.loads(row["keys"])
                     files.append(DataFile(row["path"], row["size"], row["rows"], keys, row["stats"]))
                     count += row["rows"]
-    log.append(files, {}, kept.offsets, 0)
-    return count
+    rows = sum(len(offsets) for offsets in held.values())
+    # After a repair that died, the table has rows both in a bad file and in a new one: offsets without a row bound the
+    # number of the lost ones.
+    without_row = sum(found.offsets.values()) - rows - count
+    return _Missing(files, count, max(min(found.rows() - rows - count, without_row), 0))
+
+
+def _held(found: Snapshot, bad: Sequence[str], names: tuple[str, str]) -> dict[int, np.ndarray]:
+    """The offsets of each partition in the files that are whole."""
+    dataset = found.data_files()
+    whole = [part for part in dataset.get_fragments() if not any(_is_named(part.path, uri) for uri in bad)]
+    held: dict[int, list[np.ndarray]] = {}
+    for batch in ds.FileSystemDataset(whole, dataset.schema, dataset.format, dataset.filesystem).to_batches(
+        columns=list(names)
+    ):
+        partitions, offsets = batch.column(names[0]).to_numpy(), batch.column(names[1]).to_numpy()
+        for index in np.unique(partitions):
+            held.setdefault(int(index), []).append(offsets[partitions == index])
+    return {index: np.unique(np.concatenate(parts)) for index, parts in held.items()}
+
+
+def _is_named(path: str, uri: str) -> bool:
+    """Whether the path of a file, from the root of its store or of the table, is that of the URI."""
+    return uri == path or uri.endswith(f"/{path}")
 
 
 def _typed(table: LakeTable, columns: pa.Schema) -> Typed | None:

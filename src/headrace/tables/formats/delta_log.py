@@ -111,6 +111,9 @@ class DeltaSnapshot:
     def dataset(self) -> ds.Dataset:
         return self.table.to_pyarrow_dataset()
 
+    def data_files(self) -> ds.Dataset:
+        return self.dataset()
+
 
 class _Newest:
     """A version that was opened or committed here, and what tells whether the directory still holds this very version

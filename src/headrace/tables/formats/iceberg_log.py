@@ -116,6 +116,9 @@ class IcebergSnapshot:
         if any(task.delete_files for task in self.table.scan().plan_files()):
             # Another program deleted rows by delete files.
             return ds.dataset(self.table.scan().to_arrow())
+        return self.data_files()
+
+    def data_files(self) -> ds.Dataset:
         fields = {
             field.field_id: (field.name, field.field_type)
             for field in self.table.schema().fields

@@ -63,6 +63,9 @@ class ParquetSnapshot:
         return dataset_of([FileFacts(str(self._place(e.path)), self._bounds(e)) for e in self.entries.values()],
                           self.columns)  # fmt: skip
 
+    def data_files(self) -> ds.Dataset:
+        return self.dataset()
+
     def _bounds(self, entry: DataFile) -> dict[str, tuple[object, object]]:
         stats = json.loads(entry.stats)
         bounds = {

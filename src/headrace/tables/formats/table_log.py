@@ -71,6 +71,8 @@ class Snapshot(Protocol):
         """Paths or URIs of the data files."""
 
     def dataset(self) -> ds.Dataset: ...
+    def data_files(self) -> ds.Dataset:
+        """The rows of the data files, also those that another program deleted by delete files."""
 
 
 class TableLog(ABC):
@@ -152,6 +154,10 @@ class TableLog(ABC):
         """Adds files and moves the offsets to `ends`, if they are `expected` now."""
         self._commit(lambda found, all_ends: self._append(found, files, all_ends, now_ms), ends, expected)
 
+    def add(self, files: Sequence[DataFile]) -> None:
+        """Adds files with rows below the offsets. A writer may move the offsets meanwhile."""
+        self._rewrite(lambda found: self._append(found, files, found.offsets, 0))
+
     def upsert(self, latest: pa.Table, ends: Offsets, expected: Offsets, key: str = "key") -> None:
         """Merges the latest record of each key. A row whose column DELETED is true removes its key."""
         self._commit(lambda found, all_ends: self._upsert(found, latest, key, all_ends), ends, expected)
@@ -188,7 +194,7 @@ class TableLog(ABC):
         raise self._too_many_conflicts()
 
     def _rewrite(self, attempt: Callable[[Snapshot], None]) -> None:
-        """A commit that changes files and neither rows nor offsets: it is tried again on the newest version."""
+        """A commit that changes files and not the offsets: it is tried again on the newest version."""
         for _ in range(_REWRITE_ATTEMPTS):
             try:
                 attempt(self.open())
