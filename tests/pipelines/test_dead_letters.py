@@ -8,7 +8,8 @@ import pytest
 
 from headrace.client.blocking.client import LATEST, READ_COMMITTED, BlockingClient
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
-from headrace.client.blocking.produce import write_records
+from headrace.client.blocking.produce import Transaction, write_records
+from headrace.kernel.errors import ErrorCode
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows import dead_letters
 from headrace.pipelines.flows.dead_letters import (
@@ -109,6 +110,45 @@ def test_dropped_letters_are_gone_and_the_others_wait(client: BlockingClient, to
     assert records_of(client, topic) == []
     assert drop_dead_letters(client, topic) == 2
     assert waiting_letters(client, topic) == []
+
+
+def test_settled_letters_do_not_depend_on_a_group(client: BlockingClient, topic: str) -> None:
+    write_records(client, (f"{topic}.dlq", 0), [letter(topic, number) for number in range(3)])
+    assert retry_dead_letters(client, topic, LetterFilter(key="k1")) == 1
+    assert drop_dead_letters(client, topic, LetterFilter(key="k2")) == 1
+    # As after offsets.retention.minutes.
+    group = f"headrace-dlq.{topic}.dlq"
+    (deleted,) = client.coordinator(group, 0).call("delete_groups", {"groups_names": [group]}).results
+    assert deleted.error_code is ErrorCode.none
+    write_records(client, (f"{topic}.dlq", 0), [letter(topic, 3)])
+    (listed,) = [one for one in list_dead_letters(client) if one.topic == f"{topic}.dlq"]
+    assert listed.waiting == 2
+    assert sorted(str(one.value) for one in waiting_letters(client, topic)) == ["v0", "v3"]
+    assert retry_dead_letters(client, topic) == 2
+    assert sorted(record.value or b"" for _, record in records_of(client, topic)) == [b"v0", b"v1", b"v3"]
+
+
+def test_offsets_that_an_earlier_version_committed_count(client: BlockingClient, topic: str) -> None:
+    write_records(client, (f"{topic}.dlq", 1), [letter(topic, number) for number in range(3)])
+    transaction = Transaction(client, "earlier", timeout_ms=60_000)
+    transaction.begin()
+    transaction.commit(f"headrace-dlq.{topic}.dlq", {(f"{topic}.dlq", 1): (2, "")})
+    assert [one.value for one in waiting_letters(client, topic)] == ["v2"]
+    assert retry_dead_letters(client, topic) == 1
+
+
+def test_letters_of_a_topic_that_was_created_again_wait(client: BlockingClient, topic: str) -> None:
+    name = f"{topic}.dlq"
+    write_records(client, (name, 0), [letter(topic, number) for number in range(3)])
+    assert drop_dead_letters(client, topic) == 3
+    client.refresh()
+    controller = client.broker(client._map.controller)
+    controller.call("delete_topics", {"topic_names": [name], "timeout": 30_000})
+    while name in client.topics([name]):
+        pass
+    client.create_topic(name, 2, configs={"retention.ms": "-1"})
+    write_records(client, (name, 0), [letter(topic, number) for number in range(5)])
+    assert retry_dead_letters(client, topic) == 5
 
 
 def test_letter_without_headers_goes_to_the_topic_of_its_name(client: BlockingClient, topic: str) -> None:

@@ -21,7 +21,8 @@ _LOST: Final = {
     "_schemas": "every schema of the schema registry: records that were written with them can no longer be decoded",
     "__pipelines": "the progress of every pipeline: status shows nothing until the next batch",
     "__pipeline_commands": "what people asked running pipelines to do: nothing that a pipeline needs",
-    "__sink_ledger": "which batches every exactly-once pipeline has written: a restarted pipeline may write rows twice",
+    "__sink_ledger": "which batches every exactly-once pipeline has written, and which dead letters were settled: a "
+    "restarted pipeline may write rows twice, and letters may be retried twice",
     "__streams": "which topics every Spark query has read: a query that is stopped meanwhile does not notice that a "
     "topic was deleted and created again",
     "connect-configs": "the configuration of every connector of Kafka Connect",

@@ -1,11 +1,11 @@
 """Lists dead letters with their errors, writes them back to their topics or drops them, without Spark.
 
-The letters from the offset of the group `headrace-dlq.<topic>` on are waiting. A retry reads them and writes each back
-to its topic: to its partition, with its key, value, headers and timestamp, and the number of retries in a header. One
-transaction contains the records and the new offset of the group, so each dead letter is written back exactly once.
+The letters from the position of `settled_letters` on are waiting. A retry reads them and writes each back to its topic:
+to its partition, with its key, value, headers and timestamp, and the number of retries in a header. One transaction
+contains the records and the new position, so each dead letter is written back exactly once.
 
 With a filter, the transaction also writes the letters that do not match to the end of `<topic>.dlq`. So they keep
-waiting, although the offset of the group passes their old place, and no letter is ever skipped.
+waiting, although the position passes their old place, and no letter is ever skipped.
 """
 
 from __future__ import annotations
@@ -16,10 +16,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.client.blocking.client import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    BlockingClient,
+    TopicMetadata,
+    TopicPartitionPair,
+)
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
 from headrace.client.blocking.produce import BatchProducer, Section, Transaction
-from headrace.kernel.ids import partition_for_key
+from headrace.kernel.ids import partition_for_key, uuid_to_text
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.dead_letter_headers import (
     ERROR_HEADER,
@@ -31,6 +38,7 @@ from headrace.pipelines.flows.dead_letter_headers import (
     TIMESTAMP_HEADER,
     TOPIC_HEADER,
 )
+from headrace.pipelines.sink.settled_letters import SettledLetters, group_of
 from headrace.records.batch import HEADER_BYTES
 from headrace.records.builder import Record, build_batch
 
@@ -43,10 +51,6 @@ class DeadLetters:
     waiting: int
     total: int
     last_error: str | None
-
-
-def _group(topic: str) -> str:
-    return f"headrace-dlq.{topic}"
 
 
 def _read(client: BlockingClient, partition: TopicPartitionPair, start: int, end: int) -> list[Record]:
@@ -104,20 +108,20 @@ class Letter:
 
 def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
     """One row per topic that has dead letters."""
-    result = []
+    result, settled = [], SettledLetters(client)
     for name, topic in sorted(client.topics(None).items()):
         if not name.endswith(SUFFIX):
             continue
         pairs = [(name, index) for index in topic.partitions]
         starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
         ends = client.list_offsets(dict.fromkeys(pairs, LATEST), isolation=READ_COMMITTED)
-        done = client.committed_offsets(_group(name), pairs)
+        done = settled.positions(pairs, _id_of(topic), require_stable=False)
         waiting = total = 0
         last: Record | None = None
         for pair in pairs:
             letters = _read(client, pair, starts[pair], ends[pair])
             total += len(letters)
-            waiting += sum(letter.offset >= done.get(pair, (0, ""))[0] for letter in letters)
+            waiting += sum(letter.offset >= done[pair] for letter in letters)
             if letters and (last is None or letters[-1].timestamp_ms >= last.timestamp_ms):
                 last = letters[-1]
         result.append(DeadLetters(name, waiting, total, _header(last, ERROR_HEADER) if last else None))
@@ -126,10 +130,10 @@ def list_dead_letters(client: BlockingClient) -> list[DeadLetters]:
 
 def waiting_letters(client: BlockingClient, topic: str, chosen: LetterFilter = ALL) -> list[Letter]:
     """The letters that wait and match."""
-    name, spans = _waiting(client, topic)
+    found = _waiting(client, topic, SettledLetters(client))
     return [
-        _readable(letter, pair[1], name)
-        for pair, (at, end) in spans.items()
+        _readable(letter, pair[1], found.name)
+        for pair, (at, end) in found.spans.items()
         for letter in _read(client, pair, at, end)
         if chosen.takes(letter, pair[1])
     ]
@@ -148,17 +152,29 @@ def drop_dead_letters(client: BlockingClient, topic: str, chosen: LetterFilter =
     return _settle(client, topic, chosen, None)
 
 
-def _waiting(client: BlockingClient, topic: str) -> tuple[str, dict[TopicPartitionPair, tuple[int, int]]]:
-    """The topic of the letters, and the range of waiting letters in each partition."""
+@dataclass(frozen=True)
+class _Waiting:
+    """The topic of the letters, its id, and the range of waiting letters in each partition."""
+
+    name: str
+    topic_id: str
+    spans: dict[TopicPartitionPair, tuple[int, int]]
+
+
+def _id_of(topic: TopicMetadata) -> str:
+    return "" if topic.topic_id is None else uuid_to_text(topic.topic_id)
+
+
+def _waiting(client: BlockingClient, topic: str, settled: SettledLetters) -> _Waiting:
     name = topic if topic.endswith(SUFFIX) else topic + SUFFIX
     found = client.topics([name])
     if name not in found:
         raise PipelineError(f"topic {name!r} does not exist: there are no dead letters")
-    pairs = [(name, index) for index in found[name].partitions]
+    pairs, topic_id = [(name, index) for index in found[name].partitions], _id_of(found[name])
     starts = client.list_offsets(dict.fromkeys(pairs, EARLIEST))
     ends = client.list_offsets(dict.fromkeys(pairs, LATEST), isolation=READ_COMMITTED)
-    done = client.committed_offsets(_group(name), pairs, require_stable=True)
-    return name, {pair: (max(done.get(pair, (0, ""))[0], starts[pair]), ends[pair]) for pair in pairs}
+    done = settled.positions(pairs, topic_id)
+    return _Waiting(name, topic_id, {pair: (max(done[pair], starts[pair]), ends[pair]) for pair in pairs})
 
 
 _Restore: TypeAlias = Callable[[Record, "_Homes"], tuple[TopicPartitionPair, Record]]
@@ -166,13 +182,15 @@ _Restore: TypeAlias = Callable[[Record, "_Homes"], tuple[TopicPartitionPair, Rec
 
 def _settle(client: BlockingClient, topic: str, chosen: LetterFilter, restore: _Restore | None) -> int:
     """Takes the matching letters out of the waiting ones and writes them back with `restore`, or drops them."""
-    name, spans = _waiting(client, topic)
-    homes, settled = _Homes(client, name), 0
-    for pair in spans:
-        transaction = Transaction(client, f"{_group(name)}.{pair[1]}", timeout_ms=60_000)
+    positions = SettledLetters(client, writes=True)
+    found = _waiting(client, topic, positions)
+    homes, settled = _Homes(client, found.name), 0
+    for pair in found.spans:
+        transaction = Transaction(client, f"{group_of(found.name)}.{pair[1]}", timeout_ms=60_000)
         transaction.begin()
         # Read again: the last transaction of another command may have ended only now.
-        at, end = _waiting(client, name)[1][pair]
+        now = _waiting(client, found.name, positions)
+        at, end = now.spans[pair]
         letters = _read(client, pair, at, end)
         if not any(chosen.takes(letter, pair[1]) for letter in letters):
             continue
@@ -188,9 +206,10 @@ def _settle(client: BlockingClient, topic: str, chosen: LetterFilter, restore: _
                 settled += 1
                 if restore is not None:
                     records.append(restore(letter, homes))
-            _write(client, transaction, records)
             after = part[-1].offset + 1 if begin + _LETTERS_AT_ONCE < len(letters) else end
-            transaction.commit(_group(name), {pair: (after, "")})
+            records.append(positions.entry(pair, now.topic_id, after, len(part)))
+            _write(client, transaction, records)
+            positions.commit(transaction, pair, now.topic_id, after)
     return settled
 
 

@@ -10,7 +10,8 @@ id of the slot. Then every earlier transaction of the slot has its markers, so a
 committed too: brokers remove a marker only after the records of its transaction, and compaction removes aborted ones.
 
 A worker keeps one view per partition and reads only what is new. Earlier versions kept the ledger as committed offsets
-of one consumer group per slot (`old_group`). See docs/adr/0019.
+of one consumer group per slot (`old_group`). `settled_letters` has entries of its own in the topic. See
+docs/adr/0019.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient
+from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
 from headrace.client.blocking.fetch import FetchSettings, FetchStream
 from headrace.client.blocking.produce import BatchProducer, Section
 from headrace.kernel.errors import ErrorCode, Fault, OffsetOutOfRange
@@ -57,16 +58,58 @@ def old_group(prefix: str, slot: int) -> str:
     return f"headrace-sink.{prefix}.{slot}"
 
 
+def partition_of(key: bytes) -> TopicPartitionPair:
+    """The partition of an entry."""
+    # By the constant and not by the topic: a key must not move when the topic gets more partitions.
+    return LEDGER_TOPIC, partition_for_key(key, _PARTITIONS)
+
+
+def entry(key: bytes, number: int, rows: int) -> Record:
+    """The record of an entry. Entries of the sink have the number of a batch."""
+    value = json.dumps({"batch": number, "rows": rows}).encode()
+    return Record(key, value, timestamp_ms=int(time.time() * 1000))
+
+
 @dataclass
-class _PartitionView:
+class LedgerView:
     """What one partition of the ledger says, read up to `position`."""
 
+    partition: TopicPartitionPair
     position: int = -1
     committed: dict[bytes, int] = field(default_factory=dict)
     # By producer id: entries without a marker yet.
     undecided: dict[int, dict[bytes, int]] = field(default_factory=dict)
 
-    def read(self, batch: BatchView) -> None:
+    def last_number(self, key: bytes) -> int | None:
+        found = [entries[key] for entries in (self.committed, *self.undecided.values()) if key in entries]
+        return max(found, default=None)
+
+    def update(self, client: BlockingClient) -> None:
+        """Reads what is new, up to the high watermark."""
+        end = client.list_offsets({self.partition: LATEST})[self.partition]
+        if not 0 <= self.position <= end:
+            self._start_over(client)
+        try:
+            self._read_to(client, end)
+        except OffsetOutOfRange:
+            # The topic was deleted and created again.
+            self._start_over(client)
+            self._read_to(client, end)
+
+    def _start_over(self, client: BlockingClient) -> None:
+        self.committed.clear()
+        self.undecided.clear()
+        self.position = client.list_offsets({self.partition: EARLIEST})[self.partition]
+
+    def _read_to(self, client: BlockingClient, end: int) -> None:
+        for chunk in FetchStream(client, self.partition, self.position, end, FetchSettings(stall_timeout_s=30)):
+            for batch in batches(chunk.records):
+                if batch.last_offset >= self.position:
+                    batch.check_crc()
+                    self._take(batch)
+            self.position = chunk.next_offset
+
+    def _take(self, batch: BatchView) -> None:
         if batch.is_control:
             entries = self.undecided.pop(batch.producer_id, {})
             if control_type(batch) is ControlType.COMMIT:
@@ -77,13 +120,9 @@ class _PartitionView:
             if record.key is not None and record.value is not None:
                 entries[record.key] = int(json.loads(record.value)["batch"])
 
-    def last_batch(self, key: bytes) -> int | None:
-        found = [entries[key] for entries in (self.committed, *self.undecided.values()) if key in entries]
-        return max(found, default=None)
-
 
 # A forked worker continues with the view of its parent, which it has a copy of.
-_views: dict[tuple[Cluster, int], _PartitionView] = {}
+_views: dict[tuple[Cluster, int], LedgerView] = {}
 
 
 class SinkLedger:
@@ -92,15 +131,16 @@ class SinkLedger:
     def __init__(self, client: BlockingClient, cluster: Cluster, prefix: str, slot: int, old_topic: str) -> None:
         self._client, self._cluster = client, cluster
         self._key = f"{prefix}.{slot}".encode()
-        # By the constant and not by the topic: a key must not move when the topic gets more partitions.
-        self._partition = (LEDGER_TOPIC, partition_for_key(self._key, _PARTITIONS))
+        self._partition = partition_of(self._key)
         self._old_group, self._old_entry = old_group(prefix, slot), (old_topic, 0)
         self._is_old = False
 
     def last_batch(self) -> int | None:
         """The last batch that the slot has written; None for a new slot. The caller must have begun a transaction."""
         remembered((self._cluster, LEDGER_TOPIC), lambda: create_ledger(self._client))
-        found = self._read(self._view()).last_batch(self._key)
+        view = _views.setdefault((self._cluster, self._partition[1]), LedgerView(self._partition))
+        view.update(self._client)
+        found = view.last_number(self._key)
         if found is None:
             found = self._old_batch()
             self._is_old = found is not None
@@ -108,10 +148,9 @@ class SinkLedger:
 
     def write(self, producer: BatchProducer, batch_id: int, rows: int) -> None:
         """Adds the entry to the producer's transaction."""
-        now = int(time.time() * 1000)
-        value = json.dumps({"batch": batch_id, "rows": rows}).encode()
-        sealed = build_batch([Record(self._key, value, timestamp_ms=now)])
-        producer.send(self._partition, Section(sealed[HEADER_BYTES:], 1, now, now))
+        record = entry(self._key, batch_id, rows)
+        now = record.timestamp_ms
+        producer.send(self._partition, Section(build_batch([record])[HEADER_BYTES:], 1, now, now))
 
     def written(self) -> None:
         """After the commit: removes the group of earlier versions, which lag monitors show."""
@@ -119,34 +158,6 @@ class SinkLedger:
             with suppress(Fault):
                 body = {"groups_names": [self._old_group]}
                 self._client.coordinator(self._old_group, 0).call("delete_groups", body)
-
-    def _view(self) -> _PartitionView:
-        return _views.setdefault((self._cluster, self._partition[1]), _PartitionView())
-
-    def _read(self, view: _PartitionView) -> _PartitionView:
-        end = self._client.list_offsets({self._partition: LATEST})[self._partition]
-        if not 0 <= view.position <= end:
-            self._start_over(view)
-        try:
-            self._read_to(view, end)
-        except OffsetOutOfRange:
-            # The topic was deleted and created again.
-            self._start_over(view)
-            self._read_to(view, end)
-        return view
-
-    def _start_over(self, view: _PartitionView) -> None:
-        view.committed.clear()
-        view.undecided.clear()
-        view.position = self._client.list_offsets({self._partition: EARLIEST})[self._partition]
-
-    def _read_to(self, view: _PartitionView, end: int) -> None:
-        for chunk in FetchStream(self._client, self._partition, view.position, end, FetchSettings(stall_timeout_s=30)):
-            for batch in batches(chunk.records):
-                if batch.last_offset >= view.position:
-                    batch.check_crc()
-                    view.read(batch)
-            view.position = chunk.next_offset
 
     def _old_batch(self) -> int | None:
         try:
