@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
+from headrace.client.blocking.client import BlockingClient
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.pipelines.errors import DataLossError, PipelineError
 from headrace.pipelines.options import SourceOptions
@@ -19,6 +20,7 @@ from headrace.pipelines.source.reader import HeadraceStreamReader, Position, Ran
 from headrace.pipelines.source.stream_state import NOTES_TOPIC, StreamNotes
 from headrace.pipelines.spark import worker_clients
 from headrace.pipelines.spark.running_batch import RunningBatch
+from headrace.testing import broker
 from tests.pipelines.conftest import Cluster, records
 
 
@@ -131,6 +133,40 @@ def test_records_deleted_by_retention_are_an_error_or_counted(headrace: Cluster)
     for _ in range(2):
         assert read_by_tasks(lenient, start, end, batch) == [7, 8, 9]
     assert StreamNotes(headrace.client).missed(batch.query_id) == 5
+
+
+@pytest.mark.parametrize("code", ["NOT_LEADER_OR_FOLLOWER", "KAFKA_STORAGE_ERROR"])
+def test_records_of_a_leader_that_does_not_serve_are_never_skipped(code: str) -> None:
+    with broker() as running, BlockingClient(running.bootstrap) as client:
+        client.create_topic("t", 1)
+        cluster = Cluster("headrace", running.bootstrap, client)
+        cluster.write("t", records(10))
+        patience = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "300"}
+        reader = reader_of(cluster, "t", **patience)  # type: ignore[arg-type]
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        running.fail("Fetch", error=code, times=None, topic="t")
+        with pytest.raises(PipelineError, match=r"nothing readable at offset 0 .* No record is lost: start the query"):
+            read_by_tasks(reader, start, end, RunningBatch("q", 0))
+        running.heal()
+        assert read_by_tasks(reader, start, end, RunningBatch("q", 0)) == list(range(10))
+
+
+def test_records_after_the_end_of_a_log_that_became_shorter_are_an_error_or_counted(
+    headrace: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(10))
+    start, planned = {topic: {"0": 6}}, {topic: {"0": 12}}
+    batch = RunningBatch(uuid.uuid4().hex, 3)
+    patience = {"kafkaConsumer.pollTimeoutMs": "300"}
+    lenient = reader_of(headrace, topic, failOnDataLoss="false", **patience)  # type: ignore[arg-type]
+    assert read_by_tasks(lenient, start, planned, batch) == [6, 7, 8, 9]
+    assert StreamNotes(headrace.client).missed(batch.query_id) == 2
+    assert f"{topic}-0: lost 2 records from offset 10 to 12" in capsys.readouterr().err
+    strict = reader_of(headrace, topic, **patience)  # type: ignore[arg-type]
+    with pytest.raises(DataLossError, match=f"{topic}-0 now ends at 10; set failOnDataLoss=false"):
+        read_by_tasks(strict, start, planned, batch)
 
 
 def test_topic_recreated_while_the_query_runs_is_an_error(headrace: Cluster) -> None:

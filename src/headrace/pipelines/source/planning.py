@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicMetadata
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_UNCOMMITTED, BlockingClient, TopicMetadata
 from headrace.client.blocking.flow_commands import TOPIC as COMMANDS_TOPIC
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import uuid_to_text
@@ -97,9 +97,16 @@ class Planner:
         """Log end offsets; with read_committed the last stable offsets."""
         return self._list(dict.fromkeys(partitions, LATEST))
 
-    def _list(self, asked: Mapping[TopicPartitionPair, int]) -> dict[TopicPartitionPair, int]:
+    def high_watermarks(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
+        """Where the records end, also those of open transactions."""
+        return self._list(dict.fromkeys(partitions, LATEST), isolation=READ_UNCOMMITTED)
+
+    def _list(
+        self, asked: Mapping[TopicPartitionPair, int], *, isolation: int | None = None
+    ) -> dict[TopicPartitionPair, int]:
+        chosen = self.options.isolation if isolation is None else isolation
         try:
-            return self.client.list_offsets(asked, isolation=self.options.isolation)
+            return self.client.list_offsets(asked, isolation=chosen)
         except Fault as fault:
             if fault.code is ErrorCode.unknown_topic_or_partition:
                 raise PipelineError(f"{fault.message}: was its topic deleted?") from fault

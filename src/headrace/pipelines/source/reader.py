@@ -89,23 +89,25 @@ def read_range(
         reuse_buffer=True,
     )
     pair = (task.topic, task.partition)
-    start = _first_offset(options, task, batch)
-    while start < task.end:
+    start, end = _first_offset(options, task, batch), task.end
+    while start < end:
         try:
-            for chunk in FetchStream(client, pair, start, task.end, settings):
-                rows = decoder.decode(chunk.records, start, task.end, chunk.aborted)
+            for chunk in FetchStream(client, pair, start, end, settings):
+                rows = decoder.decode(chunk.records, start, end, chunk.aborted)
                 yield from rows if decoding is None else map(decoding.decode, rows)
                 start = chunk.next_offset
             return
         except OffsetOutOfRange as fault:
-            after = _after_loss(options, pair, start, task.end, fault)
+            after = _after_loss(options, pair, start, end, fault)
             if batch is not None:
-                notes_for(options.cluster).add_missed(batch, pair, start, min(after, task.end) - start)
+                notes_for(options.cluster).add_missed(batch, pair, start, min(after, end) - start)
             start = after
         except FetchStalled as fault:
-            if options.fail_on_data_loss:
-                raise DataLossError(f"{fault.message}; set failOnDataLoss=false to go on without it") from fault
-            return
+            before = _end_after_stall(options, pair, end, fault)
+            if batch is not None:
+                missed_from = max(before, start)
+                notes_for(options.cluster).add_missed(batch, pair, missed_from, end - missed_from)
+            end = before
         except Fault as fault:
             raise PipelineError(fault.message or fault.code.name) from fault
 
@@ -134,6 +136,26 @@ def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, en
         f"{pair[0]}-{pair[1]}: lost {counted(gone, 'record')} from offset {start} to {earliest} before they were read"
     )
     return earliest
+
+
+def _end_after_stall(options: SourceOptions, pair: TopicPartitionPair, end: int, fault: FetchStalled) -> int:
+    """The end of a log that has become shorter than the range, for example by an unclean election. A leader that does
+    not serve is no loss: without an error the batch would commit without records that exist."""
+    planner = Planner(options, client_for(options.cluster))
+    # The last stable offset may stay below the range for as long as a transaction is open: its records exist.
+    log_end = planner.high_watermarks((pair,))[pair]
+    if log_end >= end:
+        raise PipelineError(
+            f"{fault.message}. No record is lost: start the query again when the leader of the partition serves it, "
+            "or raise kafkaConsumer.pollTimeoutMs"
+        ) from fault
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{fault.message}, and {pair[0]}-{pair[1]} now ends at {log_end}; set failOnDataLoss=false to go on "
+            "without the records after it"
+        ) from fault
+    _warn(f"{pair[0]}-{pair[1]}: lost {counted(end - log_end, 'record')} from offset {log_end} to {end}: it is shorter")
+    return log_end
 
 
 def _warn(message: str) -> None:
