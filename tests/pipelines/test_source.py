@@ -155,6 +155,37 @@ def test_new_partitions_are_read_from_their_beginning(spark: Any, cluster: Clust
     assert sorted(map(tuple, read)) == [(0, 5), (0, 6), (1, 0), (1, 1), (1, 2)]
 
 
+def test_stream_from_the_latest_offset_keeps_its_start_if_it_fails_in_its_first_batch(
+    spark: Any, headrace: Cluster, tmp_path: Path
+) -> None:
+    topic = headrace.topic(1)
+    headrace.write(topic, records(5))
+    rows = spark.readStream.format("headrace").options(**headrace.options(subscribe=topic)).load()
+    taken: list[int] = []
+    fails = [True]
+
+    def take(frame: Any, batch: int) -> None:
+        if fails:
+            raise OSError(f"batch {batch} fails")
+        taken.extend(row.offset for row in frame.select("offset").collect())
+
+    def start() -> Any:
+        return rows.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "c")).start()
+
+    assert "batch 0 fails" in failing(lambda: start().awaitTermination())
+    headrace.write(topic, records(3, start=5))
+    fails.clear()
+    query = start()
+    try:
+        query.processAllAvailable()
+        assert sorted(taken) == [5, 6, 7]
+        headrace.write(topic, records(1, start=8))
+        query.processAllAvailable()
+        assert sorted(taken) == [5, 6, 7, 8]
+    finally:
+        query.stop()
+
+
 def failing(action: Any) -> str:
     with pytest.raises(PySparkException) as caught:
         action()

@@ -52,6 +52,15 @@ class Found:
     topic_ids: dict[str, str]
 
 
+@dataclass(frozen=True)
+class Resolved:
+    """The offsets of a spec now."""
+
+    offsets: dict[TopicPartitionPair, int]
+    # Partitions at their end. The end moves: the same spec gives another offset later.
+    at_end: frozenset[TopicPartitionPair] = frozenset()
+
+
 class Planner:
     def __init__(self, options: SourceOptions, client: BlockingClient) -> None:
         self.options, self.client = options, client
@@ -115,11 +124,14 @@ class Planner:
     def resolve(
         self, spec: OffsetSpec, partitions: tuple[TopicPartitionPair, ...], *, ending: bool
     ) -> dict[TopicPartitionPair, int]:
+        return self.resolved(spec, partitions, ending=ending).offsets
+
+    def resolved(self, spec: OffsetSpec, partitions: tuple[TopicPartitionPair, ...], *, ending: bool) -> Resolved:
         match spec:
             case Earliest():
-                return self.earliest(partitions)
+                return Resolved(self.earliest(partitions))
             case Latest():
-                return self.latest(partitions)
+                return Resolved(self.latest(partitions), frozenset(partitions))
             case Specific(given, option):
                 check_covers(option, given, partitions)
                 return self._specific(given, partitions, option)
@@ -128,7 +140,7 @@ class Planner:
 
     def _specific(
         self, given: Mapping[TopicPartitionPair, int], partitions: tuple[TopicPartitionPair, ...], option: str
-    ) -> dict[TopicPartitionPair, int]:
+    ) -> Resolved:
         earliest = self.earliest(tuple(tp for tp in partitions if given[tp] == EARLIEST_OFFSET))
         latest = self.latest(tuple(tp for tp in partitions if given[tp] == LATEST_OFFSET))
         if wrong := next((tp for tp in partitions if given[tp] < EARLIEST_OFFSET), None):
@@ -136,11 +148,9 @@ class Planner:
                 f"{option}: offset {given[wrong]} of {wrong[0]}-{wrong[1]}: must be 0 or more, "
                 "-1 (latest) or -2 (earliest)"
             )
-        return {**{tp: given[tp] for tp in partitions}, **earliest, **latest}
+        return Resolved({**{tp: given[tp] for tp in partitions}, **earliest, **latest}, frozenset(latest))
 
-    def _at_timestamp(
-        self, spec: AtTimestamp, partitions: tuple[TopicPartitionPair, ...], ending: bool
-    ) -> dict[TopicPartitionPair, int]:
+    def _at_timestamp(self, spec: AtTimestamp, partitions: tuple[TopicPartitionPair, ...], ending: bool) -> Resolved:
         if spec.everywhere_ms is None:
             check_covers(spec.option, spec.by_partition_ms, partitions)
             asked = {tp: spec.by_partition_ms[tp] for tp in partitions}
@@ -154,4 +164,4 @@ class Planner:
                 f"{spec.option}: {topic}-{index} holds no record at or after {asked[none[0]]} ms: "
                 'choose an earlier time, or set startingOffsetsByTimestampStrategy="latest"'
             )
-        return {**found, **self.latest(none)}
+        return Resolved({**found, **self.latest(none)}, frozenset(none))

@@ -216,6 +216,16 @@ class Position:
             ) from error
 
 
+@dataclass
+class _FirstBatch:
+    """The batch after `initialOffset`. Its start is not in Spark's journal: if Spark plans the batch, or repeats it
+    after a restart, it asks for the initial offset again."""
+
+    # These partitions start at their end, where the answer moves. They enter the journal with an empty range.
+    at_end: frozenset[TopicPartitionPair]
+    is_planned: bool = False
+
+
 class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, options: SourceOptions, clock: Callable[[], float] = time.monotonic) -> None:
         self.options = options
@@ -225,6 +235,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # The first batch does not wait for minOffsetsPerTrigger, as in Spark's connector.
         self._last_trigger_at = -math.inf
         self._topic_ids: dict[str, str] = {}
+        self._first: _FirstBatch | None = None
 
     def _planner(self) -> Planner:
         return Planner(self.options, client_for(self.options.cluster))
@@ -232,8 +243,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> JsonOffsets:  # noqa: N802 (Spark's name)
         planner = self._planner()
         found = planner.find()
-        offsets = planner.resolve(self.options.starting, found.partitions, ending=False)
-        return offsets_to_json(offsets)
+        initial = planner.resolved(self.options.starting, found.partitions, ending=False)
+        self._first = _FirstBatch(initial.at_end)
+        return offsets_to_json(initial.offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         if self.options.max_offsets:
@@ -255,13 +267,26 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._check_checkpoint(Position.from_json(start), found)
         latest = planner.latest(found.partitions)
         self._last_latest = latest
+        waiting = self._waiting(begun)
         if self._stop_at is not None:
+            # The stop was fixed before the initial offset, and records may have come between the two.
+            self._stop_at.update(
+                {pair: max(at, begun.offsets[pair]) for pair, at in self._stop_at.items() if pair in waiting}
+            )
             latest = {pair: min(end, self._stop_at[pair]) for pair, end in latest.items() if pair in self._stop_at}
         starts = self._past_losses(begun, found, planner, latest)
         self._topic_ids = found.topic_ids
-        ends = self._limited(starts, latest, limit)
+        readable = {pair: starts[pair] if pair in waiting else end for pair, end in latest.items()}
+        ends = self._limited(starts, readable, limit)
         # A partition's offset never goes back.
         return offsets_to_json({pair: max(end, starts.get(pair, 0)) for pair, end in ends.items()})
+
+    def _waiting(self, begun: Position) -> frozenset[TopicPartitionPair]:
+        """Partitions that are read from the next batch on. Its start is then in the journal, as the end of this one."""
+        if self._first is not None and self._first.is_planned:
+            self._first = None
+        at_end = frozenset() if self._first is None else self._first.at_end
+        return at_end & begun.offsets.keys()
 
     def _limited(
         self, begun: Mapping[TopicPartitionPair, int], latest: dict[TopicPartitionPair, int], limit: ReadLimit
@@ -337,11 +362,15 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         created_again = {topic for topic, old in begun.topic_ids.items() if ids.get(topic, old) != old}
         for topic in sorted(created_again):
             self._lost(f"topic {topic!r} was deleted and created again")
+        is_first = self._first is not None
+        if self._first is not None:
+            self._first.is_planned = True
         from_beginning = tuple(
             pair
             for pair, offset in until.offsets.items()
-            # A new partition, a partition shorter than before, or a recreated topic.
-            if offset < begun.offsets.get(pair, math.inf) or pair[0] in created_again
+            # A new partition, a partition shorter than before, or a recreated topic. In the first batch the start may
+            # have moved past the end.
+            if pair not in begun.offsets or (offset < begun.offsets[pair] and not is_first) or pair[0] in created_again
         )
         starts = {**begun.offsets, **(planner.earliest(from_beginning) if from_beginning else {})}
         ranges = [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.offsets.items()]
