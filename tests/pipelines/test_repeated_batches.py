@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from headrace.pipelines.lite.topic_rows import TopicRows, plain_columns, plain_row
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.reader import HeadraceStreamReader, RangePartition
 from tests.pipelines.conftest import Cluster, records
@@ -57,12 +58,12 @@ def test_stream_that_starts_at_the_end_keeps_its_start_if_its_first_batch_is_rep
     # The progress event shows the lag.
     assert reader.reportLatestOffset() == {topic: {"0": 11}}
     headrace.write(topic, records(5))
-    assert slots(reader, reader.initialOffset(), end) == []
+    assert all(first == last for *_, first, last in slots(reader, reader.initialOffset(), end))
     assert slots(reader, end, reader.latestOffset(end, ALL)) == [(topic, 0, 10, 16)]
 
     # Killed in batch 0.
     reader = reader_of(headrace, topic, **given)
-    assert slots(reader, reader.initialOffset(), end) == []
+    assert all(first == last for *_, first, last in slots(reader, reader.initialOffset(), end))
     assert slots(reader, end, reader.latestOffset(end, ALL)) == [(topic, 0, 10, 16)]
 
 
@@ -110,3 +111,96 @@ def test_first_batch_reads_the_partitions_with_explicit_offsets(headrace: Cluste
     assert end == {topic: {"0": 8, "1": 8, "2": 8}}
     assert slots(reader, reader.initialOffset(), end) == [(topic, 1, 3, 8), (topic, 2, 0, 8)]
     assert reader.latestOffset(end, limit) == {topic: {"0": 34, "1": 8, "2": 8}}
+
+
+def lite_slots(cluster: Cluster, start: dict[str, Any] | None, end: dict[str, Any], **options: str) -> list[list[int]]:
+    """The offsets that a connector without Spark reads in each slot of a batch that Spark has begun."""
+    rows = TopicRows(SourceOptions.parse(cluster.options(**options), streaming=True), plain_columns(), plain_row)
+    try:
+        begun = rows.initial() if start is None else start
+        return [[int(str(row["offset"])) for row in read()] for read in rows.slots(begun, end)]
+    finally:
+        rows.close()
+
+
+def three_topics(cluster: Cluster) -> tuple[list[str], str]:
+    """Three topics with four records each, and a pattern for them."""
+    topics = [cluster.topic() for _ in range(3)]
+    for topic in topics:
+        cluster.write(topic, records(4))
+    return topics, "|".join(topics)
+
+
+def test_topic_that_a_stream_meets_has_its_start_in_the_journal(headrace: Cluster) -> None:
+    (one, two, three), pattern = three_topics(headrace)
+    given = {"subscribePattern": pattern, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "8"}
+    reader = reader_of(headrace, one, **given)
+    limit = reader.getDefaultReadLimit()
+    start = {one: {"0": 0}, three: {"0": 0}}
+    middle = reader.latestOffset(start, limit)
+    assert middle == {one: {"0": 4}, two: {"0": 0}, three: {"0": 4}}
+    planned = slots(reader, start, middle)
+    assert planned == [(one, 0, 0, 4), (three, 0, 0, 4)]
+    end = reader.latestOffset(middle, limit)
+    assert slots(reader, middle, end) == [(two, 0, 0, 4)]
+
+    headrace.delete_records(two, 0, 4)
+    assert slots(reader_of(headrace, one, **given), start, middle) == planned
+    assert slots(reader_of(headrace, one, **given), middle, end) == [(two, 0, 0, 4)]
+
+
+def test_topic_that_appears_before_the_last_batch_of_available_now_is_read(headrace: Cluster) -> None:
+    (one, two, three), pattern = three_topics(headrace)
+    reader = reader_of(headrace, one, subscribePattern=pattern)
+    limit = reader.getDefaultReadLimit()
+    reader.prepareForTriggerAvailableNow()
+    taken = [{one: {"0": 4}, two: {"0": 1}}]
+    while (until := reader.latestOffset(taken[-1], limit)) != taken[-1]:
+        reader.partitions(taken[-1], until)
+        taken.append(until)
+    assert taken[1:] == [{one: {"0": 4}, two: {"0": 4}, three: {"0": n}} for n in (0, 4)]
+
+
+def test_lite_enters_a_new_topic_as_spark_does(headrace: Cluster) -> None:
+    (one, two, three), pattern = three_topics(headrace)
+    options = SourceOptions.parse(headrace.options(subscribePattern=pattern), streaming=True)
+    rows = TopicRows(options, plain_columns(), plain_row)
+    try:
+        middle = rows.latest({one: {"0": 0}, three: {"0": 2}}, rows.end())
+        assert middle == {one: {"0": 4}, two: {"0": 0}, three: {"0": 4}}
+        assert rows.latest(middle, rows.end()) == {one: {"0": 4}, two: {"0": 4}, three: {"0": 4}}
+    finally:
+        rows.close()
+
+
+def test_first_batch_keeps_its_slots_if_retention_empties_a_partition(headrace: Cluster) -> None:
+    (one, two, three), pattern = three_topics(headrace)
+    given = {"subscribePattern": pattern, "startingOffsets": "earliest"}
+    reader = reader_of(headrace, one, **given)
+    end = first_batch(reader)
+    assert slots(reader, reader.initialOffset(), end) == [(one, 0, 0, 4), (two, 0, 0, 4), (three, 0, 0, 4)]
+    headrace.delete_records(two, 0, 4)
+    headrace.delete_records(three, 0, 1)
+    repeated = reader_of(headrace, one, **given)
+    assert slots(repeated, repeated.initialOffset(), end) == [(one, 0, 0, 4), (two, 0, 4, 4), (three, 0, 1, 4)]
+    assert lite_slots(headrace, None, end, **given) == [[0, 1, 2, 3], [], [1, 2, 3]]
+
+
+def test_partition_without_records_takes_no_slot(headrace: Cluster) -> None:
+    topic = headrace.topic(3)
+    headrace.write(topic, records(4), partition=1)
+    reader = reader_of(headrace, topic, startingOffsets="earliest")
+    end = first_batch(reader)
+    assert slots(reader, reader.initialOffset(), end) == [(topic, 1, 0, 4)]
+
+
+def test_topic_that_became_shorter_has_the_same_slots_in_a_repeated_batch(headrace: Cluster) -> None:
+    topic = headrace.topic(2)
+    for partition in range(2):
+        headrace.write(topic, records(4), partition=partition)
+    given = {"startingOffsets": "earliest", "failOnDataLoss": "false"}
+    start, end = {topic: {"0": 9, "1": 1}}, {topic: {"0": 4, "1": 4}}
+    assert slots(reader_of(headrace, topic, **given), start, end) == [(topic, 0, 0, 4), (topic, 1, 1, 4)]
+    headrace.delete_records(topic, 0, 4)
+    assert slots(reader_of(headrace, topic, **given), start, end) == [(topic, 0, 4, 4), (topic, 1, 1, 4)]
+    assert lite_slots(headrace, start, end, subscribe=topic) == [[], [1, 2, 3]]

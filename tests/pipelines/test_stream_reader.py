@@ -111,8 +111,12 @@ def test_a_partition_added_while_the_stream_runs_is_read_from_its_beginning(head
     headrace.client.broker(headrace.client._map.controller).call("create_partitions", body)
     headrace.client.retrying("grow", lambda: headrace.client.refresh([topic]) and headrace.client.leader_of((topic, 1)))
     headrace.write(topic, records(2), partition=1)
-    end = reader.latestOffset(start, ReadAllAvailable())
-    assert ranges(reader, start, end) == [(1, 0, 2)]
+    # The journal gets its start first.
+    middle = reader.latestOffset(start, ReadAllAvailable())
+    assert middle == {topic: {"0": 5, "1": 0}}
+    assert ranges(reader, start, middle) == []
+    end = reader.latestOffset(middle, ReadAllAvailable())
+    assert ranges(reader, middle, end) == [(1, 0, 2)]
     assert reader.reportLatestOffset() == {topic: {"0": 5, "1": 2}}
 
 

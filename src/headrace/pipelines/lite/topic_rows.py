@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -24,7 +23,6 @@ from headrace.pipelines.source.offsets import (
     limit_offsets,
     offsets_from_json,
     offsets_to_json,
-    split_ranges,
 )
 from headrace.pipelines.source.planning import Planner
 from headrace.pipelines.source.stream_state import StreamNotes
@@ -72,12 +70,16 @@ class TopicRows:
         self._notes = StreamNotes(self._notes_client)
         self._latest: dict[tuple[str, int], int] = {}
         self._topic_ids: dict[str, str] = {}
+        # Whether the start of the next batch is the initial offset, which is not in the journal.
+        self._is_first = False
 
     def initial(self) -> JsonOffset:
+        self._is_first = True
         found = self._planner.find()
         return dict(offsets_to_json(self._planner.resolve(self.options.starting, found.partitions, ending=False)))
 
     def latest(self, start: JsonOffset, until: JsonOffset | None) -> JsonOffset:
+        self._is_first = False
         begun = offsets_from_json(start)
         found = self._planner.find()
         latest = self._planner.latest(found.partitions)
@@ -96,6 +98,8 @@ class TopicRows:
         if until is not None:
             stops = offsets_from_json(until)
             latest = {pair: min(end, stops[pair]) for pair, end in latest.items() if pair in stops}
+        # A partition enters with its first offset, which the journal then has as the start of the next batch.
+        latest = {pair: end if pair in begun else starts[pair] for pair, end in latest.items()}
         ends = limit_offsets(starts, latest, self.options.max_offsets or _MOST_OFFSETS)
         return dict(offsets_to_json({pair: max(end, starts[pair]) for pair, end in ends.items()}))
 
@@ -113,17 +117,10 @@ class TopicRows:
         _warn(what)
 
     def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
-        begun, until = offsets_from_json(start), offsets_from_json(end)
         ids = self._topic_ids or self._planner.find().topic_ids
-        # A new partition, or one that is shorter than before.
-        from_beginning = tuple(pair for pair, offset in until.items() if offset < begun.get(pair, math.inf))
-        starts = {**begun, **(self._planner.earliest(from_beginning) if from_beginning else {})}
-        pieces = split_ranges(
-            [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.items()],
-            min_partitions=self.options.min_partitions,
-            max_records=self.options.max_records_per_partition,
-        )
-        return [self._reader(piece, batch, _id_to_check(piece, starts, ids)) for piece in pieces]
+        pieces = self._planner.pieces(offsets_from_json(start), offsets_from_json(end), is_first=self._is_first)
+        firsts = {(piece.topic, piece.partition): piece.start for piece in reversed(pieces)}
+        return [self._reader(piece, batch, _id_to_check(piece, firsts, ids)) for piece in pieces]
 
     def _reader(self, piece: OffsetRange, batch: RunningBatch, topic_id: str | None) -> SlotReader:
         settings = FetchSettings(

@@ -10,7 +10,7 @@ partition, then the offsets, as in Spark. Pure: this module does not talk to bro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -160,6 +160,17 @@ def _timestamp(option: str, text: str) -> int:
     return int(text)
 
 
+def moves_with_retention(spec: OffsetSpec, pair: TopicPartitionPair) -> bool:
+    """Whether a later call may resolve the spec to a higher offset because records were deleted."""
+    match spec:
+        case Earliest() | AtTimestamp():
+            return True
+        case Specific(given):
+            return given.get(pair) == EARLIEST_OFFSET
+        case Latest():
+            return False
+
+
 def check_batch_specs(starting: OffsetSpec, ending: OffsetSpec) -> None:
     """Checks the specs of a batch query: it may not start at the latest offset or end at the earliest."""
     if isinstance(starting, Latest):
@@ -205,13 +216,19 @@ class OffsetRange:
 
 
 def split_ranges(
-    ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, max_records: int | None = None
+    ranges: Iterable[OffsetRange],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+    kept: Collection[TopicPartitionPair] = (),
 ) -> list[OffsetRange]:
-    """Splits large ranges into at least `min_partitions` pieces of at most `max_records` records.
+    """Splits large ranges into at least `min_partitions` pieces of at most `max_records` records. An empty range is a
+    piece only if its partition is in `kept`.
 
     The same ranges and options always give the same pieces. The exactly-once sink relies on it when a batch repeats.
     """
-    pieces = [r for r in sorted(ranges, key=lambda r: (r.topic, r.partition)) if r.size > 0]
+    ordered = sorted(ranges, key=lambda r: (r.topic, r.partition))
+    pieces = [r for r in ordered if r.size > 0 or (r.topic, r.partition) in kept]
     if max_records:
         pieces = [cut for r in pieces for cut in _cut(r, -(-r.size // max_records))]
     if min_partitions and len(pieces) < min_partitions:
@@ -227,6 +244,8 @@ def split_ranges(
 
 
 def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    if whole.size == 0:
+        return [whole]
     edges = [whole.start + whole.size * i // count for i in range(count + 1)]
     return [OffsetRange(whole.topic, whole.partition, a, b) for a, b in pairwise(edges) if b > a]
 

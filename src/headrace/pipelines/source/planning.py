@@ -1,4 +1,5 @@
-"""Asks the brokers for the partitions of a query, topic ids, and the offsets of the specs in `offsets`.
+"""Asks the brokers for the partitions of a query, topic ids, and the offsets of the specs in `offsets`; divides batches
+into tasks.
 
 Runs on the driver, in the Python process that Spark keeps for a query. One `Planner` per query.
 """
@@ -6,7 +7,7 @@ Runs on the driver, in the Python process that Spark keeps for a query. One `Pla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,10 +25,13 @@ from headrace.pipelines.source.offsets import (
     AtTimestamp,
     Earliest,
     Latest,
+    OffsetRange,
     OffsetSpec,
     Specific,
     TopicPartitionPair,
     check_covers,
+    moves_with_retention,
+    split_ranges,
 )
 from headrace.pipelines.source.stream_state import NOTES_TOPIC
 
@@ -105,6 +109,38 @@ class Planner:
     def latest(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
         """Log end offsets; with read_committed the last stable offsets."""
         return self._list(dict.fromkeys(partitions, LATEST))
+
+    def pieces(
+        self,
+        start: Mapping[TopicPartitionPair, int],
+        end: Mapping[TopicPartitionPair, int],
+        *,
+        is_first: bool,
+        created_again: Collection[str] = (),
+    ) -> list[OffsetRange]:
+        """The ranges of the tasks of one batch, in the order of the sink's slots. A repeated batch must have the same
+        rows in the same slots. If `is_first`, the start is not from the journal, and retention may have moved it."""
+        asked = tuple(
+            pair
+            for pair, offset in end.items()
+            # A partition that an earlier version met in this batch, one that is shorter than before, or a recreated
+            # topic. In the first batch the start may have moved past the end.
+            if pair not in start or (offset < start[pair] and not is_first) or pair[0] in created_again
+        )
+        starts = {**start, **(self.earliest(asked) if asked else {})}
+        # A range keeps its slot if it became empty since the batch was first planned. Without this, the slots after it
+        # would move up, and the sink would skip their rows. Ranges that are split still depend on the start.
+        kept = {
+            pair
+            for pair, offset in end.items()
+            if offset > 0 and (pair in asked or (is_first and moves_with_retention(self.options.starting, pair)))
+        }
+        return split_ranges(
+            [OffsetRange(*pair, min(starts[pair], offset), offset) for pair, offset in end.items()],
+            min_partitions=self.options.min_partitions,
+            max_records=self.options.max_records_per_partition,
+            kept=kept,
+        )
 
     def high_watermarks(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
         """Where the records end, also those of open transactions."""

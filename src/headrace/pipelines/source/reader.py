@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -223,7 +223,8 @@ class _FirstBatch:
 
     # These partitions start at their end, where the answer moves. They enter the journal with an empty range.
     at_end: frozenset[TopicPartitionPair]
-    is_planned: bool = False
+    # Spark has got its end or its tasks. If it asks for an end now, this is another batch.
+    is_known: bool = False
 
 
 class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -267,11 +268,11 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = self._check_checkpoint(Position.from_json(start), found)
         latest = planner.latest(found.partitions)
         self._last_latest = latest
-        waiting = self._waiting(begun)
+        waiting = self._waiting(begun, latest)
         if self._stop_at is not None:
             # The stop was fixed before the initial offset, and records may have come between the two.
             self._stop_at.update(
-                {pair: max(at, begun.offsets[pair]) for pair, at in self._stop_at.items() if pair in waiting}
+                {pair: max(at, begun.offsets.get(pair, at)) for pair, at in self._stop_at.items() if pair in waiting}
             )
             latest = {pair: min(end, self._stop_at[pair]) for pair, end in latest.items() if pair in self._stop_at}
         starts = self._past_losses(begun, found, planner, latest)
@@ -281,12 +282,16 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A partition's offset never goes back.
         return offsets_to_json({pair: max(end, starts.get(pair, 0)) for pair, end in ends.items()})
 
-    def _waiting(self, begun: Position) -> frozenset[TopicPartitionPair]:
-        """Partitions that are read from the next batch on. Its start is then in the journal, as the end of this one."""
-        if self._first is not None and self._first.is_planned:
+    def _waiting(self, begun: Position, latest: Iterable[TopicPartitionPair]) -> frozenset[TopicPartitionPair]:
+        """Partitions of `latest` that are read from the next batch on. Its start is then in the journal, as the end of
+        this one: the partitions of the initial offset that start at their end, and partitions that the stream meets
+        for the first time."""
+        if self._first is not None and self._first.is_known:
             self._first = None
-        at_end = frozenset() if self._first is None else self._first.at_end
-        return at_end & begun.offsets.keys()
+        at_end: frozenset[TopicPartitionPair] = frozenset()
+        if self._first is not None:
+            at_end, self._first.is_known = self._first.at_end, True
+        return frozenset(pair for pair in latest if pair in at_end or pair not in begun.offsets)
 
     def _limited(
         self, begun: Mapping[TopicPartitionPair, int], latest: dict[TopicPartitionPair, int], limit: ReadLimit
@@ -322,7 +327,7 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             old_id, new_id = self._known_id(begun, topic), found.topic_ids.get(topic)
             start = begun.offsets.get(pair)
             if start is None:
-                # A new partition is read from its beginning, as in Spark's connector.
+                # A new partition is read from its beginning, as in Spark's connector, but from the next batch on.
                 offsets[pair] = first
             elif old_id and new_id and old_id != new_id:
                 self._lost(f"topic {topic!r} was deleted and created again (its id was {old_id} and is {new_id})")
@@ -364,24 +369,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(f"topic {topic!r} was deleted and created again")
         is_first = self._first is not None
         if self._first is not None:
-            self._first.is_planned = True
-        from_beginning = tuple(
-            pair
-            for pair, offset in until.offsets.items()
-            # A new partition, a partition shorter than before, or a recreated topic. In the first batch the start may
-            # have moved past the end.
-            if pair not in begun.offsets or (offset < begun.offsets[pair] and not is_first) or pair[0] in created_again
-        )
-        starts = {**begun.offsets, **(planner.earliest(from_beginning) if from_beginning else {})}
-        ranges = [OffsetRange(*pair, starts[pair], offset) for pair, offset in until.offsets.items()]
-        cut = split_ranges(
-            ranges, min_partitions=self.options.min_partitions, max_records=self.options.max_records_per_partition
-        )
+            self._first.is_known = True
+        pieces = planner.pieces(begun.offsets, until.offsets, is_first=is_first, created_again=created_again)
+        firsts = {(piece.topic, piece.partition): piece.start for piece in reversed(pieces)}
         return [
             RangePartition(
-                piece, ids.get(piece.topic) if piece.start == starts[(piece.topic, piece.partition)] else None
+                piece, ids.get(piece.topic) if piece.start == firsts[(piece.topic, piece.partition)] else None
             )
-            for piece in cut
+            for piece in pieces
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,15 @@ def test_pieces_cover_every_offset_once_and_are_reproducible(ranges: Any, least:
         assert len(pieces) >= min(least, sum(r.size for r in ranges))
 
 
+def test_a_kept_partition_has_one_piece_if_its_range_is_empty() -> None:
+    empty, full = OffsetRange("t", 0, 7, 7), OffsetRange("t", 1, 0, 6)
+    assert split_ranges([full, empty]) == [full]
+    assert split_ranges([full, empty], kept={("t", 0)}) == [empty, full]
+    halves = [OffsetRange("t", 1, 0, 3), OffsetRange("t", 1, 3, 6)]
+    assert split_ranges([full, empty], max_records=3, kept={("t", 0)}) == [empty, *halves]
+    assert split_ranges([full, empty], min_partitions=3, kept={("t", 0)}) == [empty, *halves]
+
+
 @settings(deadline=None)
 @given(
     st.dictionaries(st.integers(0, 8), st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1),
