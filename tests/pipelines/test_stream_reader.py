@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.produce import Transaction
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.pipelines.errors import DataLossError, PipelineError
+from headrace.pipelines.flows.reset import reset
+from headrace.pipelines.flows.spec import load_spec
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.planning import Planner
 from headrace.pipelines.source.reader import HeadraceStreamReader, Position, RangePartition, read_range
@@ -250,6 +255,38 @@ def test_a_topic_that_became_shorter_is_read_from_its_beginning_without_fail_on_
     end = reader.latestOffset(start, ReadAllAvailable())
     assert end == {topic: {"0": 4}}
     assert read_by_tasks(reader, start, end, RunningBatch(query, 1)) == [0, 1, 2, 3]
+
+
+def test_flow_that_is_reset_to_latest_while_a_transaction_is_open_continues_after_the_committed_records(
+    headrace: Cluster, tmp_path: Path
+) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(10))
+    journal = tmp_path / "storage" / "checkpoints" / "copied" / "offsets"
+    journal.mkdir(parents=True)
+    (journal / "0").write_text(f'v1\n{{}}\n{{"{topic}":{{"0":4}}}}')
+
+    def reset_to(where: str, level: str | None = None) -> object:
+        levels = {} if level is None else {"headrace.kafka.isolation.level": level}
+        configuration = {"headrace.bootstrap.servers": headrace.bootstrap, **levels}
+        storage = (tmp_path / "storage").as_uri()
+        spec = {"name": "p", "storage": storage, "configuration": configuration, "libraries": []}
+        (tmp_path / "spark-pipeline.yml").write_text(json.dumps(spec))
+        (offsets,) = reset(load_spec(tmp_path), where, flow=None, bootstrap=None)["copied"] or []
+        return offsets
+
+    transaction = Transaction(headrace.client, uuid.uuid4().hex, timeout_ms=60_000)
+    transaction.begin()
+    headrace.write(topic, records(2), transaction=transaction)
+    start = {topic: {"0": 10}}
+    assert reset_to("latest") == reset_to("9999999999999") == start
+    assert reset_to("latest", "read_uncommitted") == {topic: {"0": 12}}
+    reader = reader_of(headrace, topic, failOnDataLoss="false")
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    transaction.commit()
+    headrace.write(topic, records(1))
+    end = reader_of(headrace, topic).latestOffset(start, ReadAllAvailable())
+    assert read_by_tasks(reader, start, end, RunningBatch(uuid.uuid4().hex, 1)) == [10, 11, 13]
 
 
 def test_checkpoint_of_an_earlier_version_continues_and_its_topic_ids_are_used(headrace: Cluster) -> None:

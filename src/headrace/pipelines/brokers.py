@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.blocking.client import BlockingClient
+from headrace.client.blocking.client import READ_COMMITTED, READ_UNCOMMITTED, BlockingClient
 from headrace.client.security import ClientSecurity
 from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import OptionError, PipelineError
@@ -60,6 +60,14 @@ def security_of(settings: Mapping[str, str]) -> ClientSecurity:
         return ClientSecurity.from_settings(settings)
     except Fault as fault:
         raise OptionError(fault.message) from fault
+
+
+def isolation_of(spec: PipelineSpec) -> int:
+    """The isolation level at which the flows of a pipeline read: read_committed, unless the pipeline's configuration
+    says otherwise. A flow that chooses read_uncommitted in its own options is not known here. The ends of its
+    partitions are then lower than what it may read, which is safe: a higher offset would count as a lost record."""
+    level = kafka_settings(spec.configuration).get("isolation.level", "read_committed")
+    return READ_UNCOMMITTED if level.strip().lower() == "read_uncommitted" else READ_COMMITTED
 
 
 def client_of(spec: PipelineSpec, bootstrap: str | None = None) -> BlockingClient:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.pipelines.brokers import client_of
+from headrace.pipelines.brokers import client_of, isolation_of
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.failure_reasons import failure_reason
 from headrace.pipelines.flows.checkpoint import Checkpoint
@@ -49,9 +49,10 @@ def replay(
         raise PipelineError(f"flow {flow!r} has never run: there is nothing to replay")
     if checkpoint.is_stateful():
         raise PipelineError(f"flow {flow!r} keeps state: reset it to earliest instead of replaying a stretch")
+    isolation = isolation_of(spec)
     with client_of(spec, bootstrap) as client:
-        starts = [moved_to(client, source, begin) for source in checkpoint.offsets()]
-        ends = [moved_to(client, source, end) for source in checkpoint.offsets()]
+        starts = [moved_to(client, source, begin, isolation) for source in checkpoint.offsets()]
+        ends = [moved_to(client, source, end, isolation) for source in checkpoint.offsets()]
     folder = spec.storage_path / _FOLDER / flow
     _write_checkpoint(checkpoint, folder, starts, ends)
     run = PipelineRun(spec, spark, report, checkpoints=_FOLDER, only_flow=flow, trigger_interval="24 hours")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
-from headrace.client.blocking.client import EARLIEST, LATEST, BlockingClient, TopicPartitionPair
-from headrace.pipelines.brokers import client_of
+from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
+from headrace.pipelines.brokers import client_of, isolation_of
 from headrace.pipelines.errors import OptionError, PipelineError
 from headrace.pipelines.flows.checkpoint import Checkpoint
 from headrace.pipelines.flows.flow_names import checkpoints, stored_flows
@@ -97,7 +97,7 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
         checkpoint.forget()
         return None
     with client_of(spec, bootstrap) as client:
-        sources = [moved_to(client, source, to) for source in checkpoint.offsets()]
+        sources = [moved_to(client, source, to, isolation_of(spec)) for source in checkpoint.offsets()]
         _accept_topics(client, checkpoint, sources)
     checkpoint.move_to(sources)
     return sources
@@ -121,22 +121,29 @@ def _is_of_topics(source: dict[str, object]) -> bool:
     return True
 
 
-def moved_to(client: BlockingClient, source: dict[str, object], to: str) -> dict[str, object]:
-    """The new offsets of this source. Sources that are not topics keep their offsets."""
+def moved_to(
+    client: BlockingClient, source: dict[str, object], to: str, isolation: int = READ_COMMITTED
+) -> dict[str, object]:
+    """The new offsets of this source. Sources that are not topics keep their offsets. A partition ends where a reader
+    of this isolation level can read: beyond it, the flow would find its partition shorter than its offset."""
     if not _is_of_topics(source):
         return source
-    return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to))}
+    return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to, isolation))}
 
 
-def _offsets_at(client: BlockingClient, pairs: list[TopicPartitionPair], to: str) -> dict[TopicPartitionPair, int]:
+def _offsets_at(
+    client: BlockingClient, pairs: list[TopicPartitionPair], to: str, isolation: int
+) -> dict[TopicPartitionPair, int]:
+    def at(timestamp: int) -> dict[TopicPartitionPair, int]:
+        return client.list_offsets(dict.fromkeys(pairs, timestamp), isolation=isolation)
+
     if to in ("earliest", "latest"):
-        return client.list_offsets(dict.fromkeys(pairs, EARLIEST if to == "earliest" else LATEST))
+        return at(EARLIEST if to == "earliest" else LATEST)
     if to.lstrip().startswith("{"):
         given = parse_partition_numbers(to, "--to")
         if unknown := next((pair for pair in given if pair not in pairs), None):
             raise OptionError(f"--to: {unknown[0]}-{unknown[1]} is not read by this flow")
-        now = client.list_offsets(dict.fromkeys(pairs, LATEST))
+        now = at(LATEST)
         return {pair: given.get(pair, now[pair]) for pair in pairs}
-    at = client.list_offsets(dict.fromkeys(pairs, parse_when(to)))
-    ends = client.list_offsets(dict.fromkeys(pairs, LATEST))
-    return {pair: ends[pair] if offset < 0 else offset for pair, offset in at.items()}
+    found, ends = at(parse_when(to)), at(LATEST)
+    return {pair: ends[pair] if offset < 0 else offset for pair, offset in found.items()}
