@@ -11,7 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from headrace.pipelines.lite.topic_rows import TopicRows, plain_columns, plain_row
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.reader import HeadraceStreamReader, RangePartition
+from headrace.pipelines.spark.running_batch import RunningBatch
 from tests.pipelines.conftest import Cluster, records
+from tests.support.names import unique
 
 ALL = ReadAllAvailable()
 
@@ -118,7 +120,8 @@ def lite_slots(cluster: Cluster, start: dict[str, Any] | None, end: dict[str, An
     rows = TopicRows(SourceOptions.parse(cluster.options(**options), streaming=True), plain_columns(), plain_row)
     try:
         begun = rows.initial() if start is None else start
-        return [[int(str(row["offset"])) for row in read()] for read in rows.slots(begun, end)]
+        readers = rows.slots(begun, end, RunningBatch(unique("query"), 0))
+        return [[int(str(row["offset"])) for row in read()] for read in readers]
     finally:
         rows.close()
 
