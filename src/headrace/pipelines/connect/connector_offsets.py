@@ -25,14 +25,16 @@ def offsets_of(spec: ConnectorSpec) -> list[JsonObject]:
     checkpoint = Checkpoint(spec.checkpoint)
     if not checkpoint.exists():
         return []
-    (offset,) = checkpoint.offsets()
+    # As in Kafka Connect, rows that the target may not have are not behind an offset.
+    finished = checkpoint.finished_offsets()
     if spec.source.kind == "topic":
         return [
             {"partition": {"kafka_topic": topic, "kafka_partition": index}, "offset": {"kafka_offset": position}}
+            for offset in finished
             for (topic, index), position in sorted(offsets_from_json(offset).items())
         ]
     if spec.source.kind in SOURCES:
-        return [{"partition": {"connector": spec.name}, "offset": dict(offset)}]
+        return [{"partition": {"connector": spec.name}, "offset": dict(offset)} for offset in finished]
     found = Journal(spec.checkpoint / "journal").offset()
     if spec.source.kind == "lines" and found is not None:
         # As in Kafka Connect. The rest of the offset identifies the file.
@@ -52,9 +54,9 @@ def alter(spec: ConnectorSpec, entries: Sequence[Mapping[str, object]]) -> None:
     if not checkpoints or not all(checkpoint.exists() for checkpoint in checkpoints):
         raise OptionError(f"connector {spec.name!r} has no offsets yet: it must have run once")
     if spec.source.kind == "topic":
-        for checkpoint in checkpoints:
-            (offset,) = checkpoint.offsets()
-            checkpoint.move_to([dict(_moved(spec, offset, entries))])
+        moves = [(checkpoint, _moved(spec, checkpoint, entries)) for checkpoint in checkpoints]
+        for checkpoint, offsets in moves:
+            checkpoint.move_to([dict(offsets)])
         return
     for entry in entries:
         if entry.get("partition") != (wanted := _partition(spec)):
@@ -80,9 +82,11 @@ def _check_position(spec: ConnectorSpec, offset: object) -> None:
 
 
 def _moved(
-    spec: ConnectorSpec, offset: Mapping[str, object], entries: Sequence[Mapping[str, object]]
+    spec: ConnectorSpec, checkpoint: Checkpoint, entries: Sequence[Mapping[str, object]]
 ) -> dict[str, dict[str, int]]:
-    offsets = dict(offsets_from_json(offset))
+    (before,) = checkpoint.offsets()
+    offsets = offsets_from_json(before)
+    left = set(offsets)
     for entry in entries:
         partition, value = entry.get("partition"), entry.get("offset")
         if not isinstance(partition, dict) or not {"kafka_topic", "kafka_partition"} <= set(partition):
@@ -90,6 +94,7 @@ def _moved(
         pair = (str(partition["kafka_topic"]), int(partition["kafka_partition"]))
         if pair not in offsets:
             raise OptionError(f"connector {spec.name!r} does not read partition {pair[0]}-{pair[1]}")
+        left.discard(pair)
         if value is None:
             with client_of(spec.pipeline()) as client:
                 offsets[pair] = client.list_offsets({pair: EARLIEST})[pair]
@@ -97,6 +102,13 @@ def _moved(
             offsets[pair] = int(value["kafka_offset"])
         else:
             raise OptionError(f"offset {value} of {pair[0]}-{pair[1]}: must be null or have kafka_offset")
+    if left and checkpoint.is_unfinished():
+        # Their offsets are the end of the batch, and the move marks the batch as done: its rows would never arrive.
+        topic, index = min(left)
+        raise OptionError(
+            f"connector {spec.name!r}: batch {checkpoint.last_batch()} is not finished: give offsets of all "
+            f"partitions, also of {topic}-{index}, or let the connector finish the batch first"
+        )
     return offsets_to_json(offsets)
 
 

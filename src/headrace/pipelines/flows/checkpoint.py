@@ -43,7 +43,15 @@ class Checkpoint:
 
     def offsets(self) -> list[dict[str, object]]:
         """The end offsets of the last batch, one mapping per source."""
-        return [json.loads(line) for line in self._lines("offsets", self.last_batch())[2:]]
+        return self._offsets_of(self.last_batch())
+
+    def finished_offsets(self) -> list[dict[str, object]]:
+        """The same of the last finished batch: its target has the rows before them. Empty if no batch is finished."""
+        batch = self.last_batch() - 1 if self.is_unfinished() else self.last_batch()
+        return self._offsets_of(batch) if batch >= 0 else []
+
+    def _offsets_of(self, batch: int) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self._lines("offsets", batch)[2:]]
 
     def _lines(self, journal: str, batch: int) -> list[str]:
         return (self.path / journal / str(batch)).read_text().splitlines()
