@@ -6,6 +6,7 @@ import pytest
 
 from headrace.client.blocking.client import LATEST
 from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.pipelines.connect import connector_offsets
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.reset import reset
 from headrace.pipelines.lite.topic_target import TopicTarget
@@ -63,6 +64,20 @@ def test_a_longer_topic_of_the_same_name_stops_the_connector(
     reset(spec, "earliest", flow=None, bootstrap=None)
     connect(text)
     assert values_of(headrace, target)[3:] == ["new0", "new1", "new2", "new3", "new4"]
+
+
+def test_altered_offsets_are_those_of_the_topic_that_is_there_now(
+    headrace: Cluster, connect: Connect, source: str, target: str
+) -> None:
+    send(headrace, source, "old0", "old1", "old2")
+    text = copy_of(source, target)
+    spec = connect(text).spec
+    create_again(headrace, source)
+    send(headrace, source, "new0", "new1", "new2", "new3", "new4")
+    place = {"kafka_topic": source, "kafka_partition": 0}
+    connector_offsets.alter(spec, [{"partition": place, "offset": {"kafka_offset": 1}}])
+    connect(text)
+    assert values_of(headrace, target)[3:] == ["new1", "new2", "new3", "new4"]
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headrace.client.blocking.client import EARLIEST
+from headrace.client.blocking.client import EARLIEST, TopicPartitionPair
 from headrace.kernel.json_values import JsonObject
 from headrace.pipelines.brokers import client_of
 from headrace.pipelines.connectors.connector import SOURCES, ConnectorSpec
 from headrace.pipelines.errors import OptionError
 from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.reset import accept_topics
 from headrace.pipelines.flows.run_lock import CHECKPOINTS
 from headrace.pipelines.plugins.journal import Journal
 from headrace.pipelines.source.offsets import offsets_from_json, offsets_to_json
@@ -55,8 +56,10 @@ def alter(spec: ConnectorSpec, entries: Sequence[Mapping[str, object]]) -> None:
         raise OptionError(f"connector {spec.name!r} has no offsets yet: it must have run once")
     if spec.source.kind == "topic":
         moves = [(checkpoint, _moved(spec, checkpoint, entries)) for checkpoint in checkpoints]
-        for checkpoint, offsets in moves:
-            checkpoint.move_to([dict(offsets)])
+        with client_of(spec.pipeline()) as client:
+            for checkpoint, (offsets, altered) in moves:
+                accept_topics(client, checkpoint, altered)
+                checkpoint.move_to([dict(offsets)])
         return
     for entry in entries:
         if entry.get("partition") != (wanted := _partition(spec)):
@@ -83,7 +86,8 @@ def _check_position(spec: ConnectorSpec, offset: object) -> None:
 
 def _moved(
     spec: ConnectorSpec, checkpoint: Checkpoint, entries: Sequence[Mapping[str, object]]
-) -> dict[str, dict[str, int]]:
+) -> tuple[dict[str, dict[str, int]], set[TopicPartitionPair]]:
+    """The new offsets of all partitions, and the partitions that are altered."""
     (before,) = checkpoint.offsets()
     offsets = offsets_from_json(before)
     left = set(offsets)
@@ -109,7 +113,7 @@ def _moved(
             f"connector {spec.name!r}: batch {checkpoint.last_batch()} is not finished: give offsets of all "
             f"partitions, also of {topic}-{index}, or let the connector finish the batch first"
         )
-    return offsets_to_json(offsets)
+    return offsets_to_json(offsets), set(offsets) - left
 
 
 def reset(spec: ConnectorSpec) -> None:

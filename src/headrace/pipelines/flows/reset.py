@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Collection
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicPartitionPair
 from headrace.pipelines.brokers import client_of, isolation_of
@@ -98,19 +99,23 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
         return None
     with client_of(spec, bootstrap) as client:
         sources = [moved_to(client, source, to, isolation_of(spec)) for source in checkpoint.offsets()]
-        _accept_topics(client, checkpoint, sources)
+        accept_topics(client, checkpoint, _pairs_of(sources))
     checkpoint.move_to(sources)
     return sources
 
 
-def _accept_topics(client: BlockingClient, checkpoint: Checkpoint, sources: list[dict[str, object]]) -> None:
-    """Stores the current topic ids, so that a flow continues although its topic was recreated."""
+def accept_topics(client: BlockingClient, checkpoint: Checkpoint, moved: Collection[TopicPartitionPair]) -> None:
+    """Stores the current topic ids of the partitions that are moved, so that a flow continues although its topic was
+    recreated."""
     query_id = checkpoint.query_id()
-    pairs = [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
-    if query_id is None or not pairs:
+    if query_id is None or not moved:
         return
-    ids = topic_ids(client, {topic for topic, _ in pairs})
-    StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in pairs if pair[0] in ids})
+    ids = topic_ids(client, {topic for topic, _ in moved})
+    StreamNotes(client).accept(query_id, {pair: ids[pair[0]] for pair in moved if pair[0] in ids})
+
+
+def _pairs_of(sources: list[dict[str, object]]) -> list[TopicPartitionPair]:
+    return [pair for source in sources if _is_of_topics(source) for pair in offsets_from_json(source)]
 
 
 def _is_of_topics(source: dict[str, object]) -> bool:
