@@ -176,6 +176,12 @@ def test_records_after_the_end_of_a_log_that_became_shorter_are_an_error_or_coun
     strict = reader_of(headrace, topic, **patience)  # type: ignore[arg-type]
     with pytest.raises(DataLossError, match=f"{topic}-0 now ends at 10; set failOnDataLoss=false"):
         read_by_tasks(strict, start, planned, batch)
+    # The tasks whose ranges are behind its end find no place to begin.
+    many = {**patience, "minPartitions": "3"}
+    lenient = reader_of(headrace, topic, failOnDataLoss="false", **many)  # type: ignore[arg-type]
+    batch = RunningBatch(uuid.uuid4().hex, 3)
+    assert read_by_tasks(lenient, start, {topic: {"0": 15}}, batch) == [6, 7, 8, 9]
+    assert StreamNotes(headrace.client).missed(batch.query_id) == 5
 
 
 def test_topic_recreated_while_the_query_runs_is_an_error(headrace: Cluster) -> None:

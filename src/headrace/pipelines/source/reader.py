@@ -97,17 +97,14 @@ def read_range(
                 yield from rows if decoding is None else map(decoding.decode, rows)
                 start = chunk.next_offset
             return
-        except OffsetOutOfRange as fault:
-            after = _after_loss(options, pair, start, end, fault)
+        except (OffsetOutOfRange, FetchStalled) as fault:
+            if isinstance(fault, OffsetOutOfRange) and (after := _after_loss(options, pair, start, end, fault)):
+                missed, start = (start, min(after, end)), after
+            else:
+                before = _end_of_shorter_log(options, pair, start, end, fault)
+                missed, end = (max(before, start), end), before
             if batch is not None:
-                notes_for(options.cluster).add_missed(batch, pair, start, min(after, end) - start)
-            start = after
-        except FetchStalled as fault:
-            before = _end_after_stall(options, pair, end, fault)
-            if batch is not None:
-                missed_from = max(before, start)
-                notes_for(options.cluster).add_missed(batch, pair, missed_from, end - missed_from)
-            end = before
+                notes_for(options.cluster).add_missed(batch, pair, missed[0], missed[1] - missed[0])
         except Fault as fault:
             raise PipelineError(fault.message or fault.code.name) from fault
 
@@ -122,11 +119,16 @@ def _first_offset(options: SourceOptions, task: RangePartition, batch: RunningBa
     return min(Planner(options, client_for(options.cluster)).earliest((pair,))[pair], task.start)
 
 
-def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange) -> int:
+def _after_loss(
+    options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange
+) -> int | None:
+    """The first record that is left. None if the log begins before the range: then it ends before it, too."""
     planner = Planner(options, client_for(options.cluster))
     earliest = planner.earliest((pair,))[pair]
-    gone = min(max(earliest, start), end) - start
-    if options.fail_on_data_loss or earliest <= start:
+    if earliest <= start:
+        return None
+    gone = min(earliest, end) - start
+    if options.fail_on_data_loss:
         raise DataLossError(
             f"{fault.message}: {pair[0]}-{pair[1]} now begins at {earliest} and has lost "
             f"{counted(gone, 'record')} from {start} on; set failOnDataLoss=false to skip them, or read from "
@@ -138,7 +140,7 @@ def _after_loss(options: SourceOptions, pair: TopicPartitionPair, start: int, en
     return earliest
 
 
-def _end_after_stall(options: SourceOptions, pair: TopicPartitionPair, end: int, fault: FetchStalled) -> int:
+def _end_of_shorter_log(options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: Fault) -> int:
     """The end of a log that has become shorter than the range, for example by an unclean election. A leader that does
     not serve is no loss: without an error the batch would commit without records that exist."""
     planner = Planner(options, client_for(options.cluster))
@@ -154,7 +156,8 @@ def _end_after_stall(options: SourceOptions, pair: TopicPartitionPair, end: int,
             f"{fault.message}, and {pair[0]}-{pair[1]} now ends at {log_end}; set failOnDataLoss=false to go on "
             "without the records after it"
         ) from fault
-    _warn(f"{pair[0]}-{pair[1]}: lost {counted(end - log_end, 'record')} from offset {log_end} to {end}: it is shorter")
+    first = max(log_end, start)
+    _warn(f"{pair[0]}-{pair[1]}: lost {counted(end - first, 'record')} from offset {first} to {end}: it is shorter")
     return log_end
 
 
