@@ -6,16 +6,12 @@ however its records are divided into batches.
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.tables.formats.table_files import OFFSET, PARTITION, Typed
 from headrace.tables.formats.table_log import DELETED
-
-# The key of the record, under a name that no column of a table has.
-_RECORD_KEY: Final = "__key"
+from headrace.tables.typed_rows import KEY
 
 
 def latest_rows(rows: pa.Table, columns: pa.Schema, typed: Typed | None) -> tuple[pa.Table, int]:
@@ -24,12 +20,11 @@ def latest_rows(rows: pa.Table, columns: pa.Schema, typed: Typed | None) -> tupl
         latest = latest_of_each_key(rows, "key")
         is_deleted = pc.is_null(latest.column("value"))
         return latest.select(columns.names).cast(columns).append_column(DELETED, is_deleted), 0
-    marked = rows.append_column(_RECORD_KEY, rows.column("key"))
-    marked = marked.append_column(DELETED, pc.is_null(rows.column("value")))
+    marked = rows.append_column(DELETED, pc.is_null(rows.column("value")))
     found = [typed(part) for part in marked.combine_chunks().to_batches()]
     if not found:
         return columns.empty_table().append_column(DELETED, pa.array([], pa.bool_())), 0
-    latest = latest_of_each_key(pa.Table.from_batches([part for part, _ in found]), _RECORD_KEY)
+    latest = latest_of_each_key(pa.Table.from_batches([part for part, _ in found]), KEY)
     return latest.select([*columns.names, DELETED]), sum(failed for _, failed in found)
 
 

@@ -66,5 +66,29 @@ def test_batches_make_no_difference(records: Records) -> None:
             assert table_after(records, cuts) == one_each
 
 
+def test_fields_may_have_any_name() -> None:
+    """Debezium adds a field `__deleted` to rows."""
+    fields = ["__deleted", "__key"]
+    columns = pa.schema([("name", pa.string()), ("_key", pa.binary()), *((field, pa.string()) for field in fields)])
+
+    def with_fields(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        rows, failed = typed(batch.drop_columns([name for name in batch.schema.names if name in fields]))
+        for field in fields:
+            rows = rows.append_column(field, pa.array(["false"] * rows.num_rows))
+        return rows, failed
+
+    rows = pa.table(
+        {
+            "key": pa.array([b"a", b"b", b"a"], pa.binary()),
+            "value": pa.array([b"1", b"2", None], pa.binary()),
+            PARTITION: pa.array([0] * 3, pa.int32()),
+            OFFSET: pa.array(range(3), pa.int64()),
+        }
+    )
+    latest, _ = latest_rows(rows, columns, with_fields)
+    assert latest.column_names == [*columns.names, DELETED]
+    assert {row["_key"]: row[DELETED] for row in latest.to_pylist()} == {b"a": True, b"b": False}
+
+
 def test_the_row_before_an_undecodable_one_stays() -> None:
     assert table_after([(b"k", b"good"), (b"k", b"!bad")], ()) == ({b"k": "good"}, 1)

@@ -23,7 +23,8 @@ from headrace.tables.formats.evolution import widened
 TOPIC: Final = "headrace.topic"
 TOPIC_ID: Final = "headrace.topic.id"
 OFFSETS: Final = "headrace.offsets"
-DELETED: Final = "__deleted"
+# Not `__deleted`: Debezium adds a field with this name to rows.
+DELETED: Final = "__headrace_deleted"
 _ATTEMPTS: Final = 10
 # A compaction meets the commits of a busy writer. It loses nothing by trying again.
 _REWRITE_ATTEMPTS: Final = 100
