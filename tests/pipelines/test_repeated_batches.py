@@ -189,6 +189,23 @@ def test_first_batch_keeps_its_slots_if_retention_empties_a_partition(headrace: 
     assert lite_slots(headrace, None, end, **given) == [[0, 1, 2, 3], [], [1, 2, 3]]
 
 
+@pytest.mark.parametrize("split", ["minPartitions", "maxRecordsPerPartition"])
+def test_split_ranges_keep_their_slots_if_retention_removes_records(headrace: Cluster, split: str) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(9))
+    given = {"startingOffsets": "earliest", split: "3"}
+    reader = reader_of(headrace, topic, **given)
+    middle = first_batch(reader)
+    first = slots(reader, reader.initialOffset(), middle)
+    end = reader.latestOffset(middle, ALL)
+    second = slots(reader, middle, end)
+    assert [*first, *second] == [(topic, 0, 0, 3), (topic, 0, 3, 6), (topic, 0, 6, 9)]
+    headrace.delete_records(topic, 0, 2)
+    repeated = reader_of(headrace, topic, **given)
+    assert slots(repeated, repeated.initialOffset(), middle) == first
+    assert slots(reader_of(headrace, topic, **given), middle, end) == second
+
+
 def test_partition_without_records_takes_no_slot(headrace: Cluster) -> None:
     topic = headrace.topic(3)
     headrace.write(topic, records(4), partition=1)

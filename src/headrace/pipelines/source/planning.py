@@ -129,7 +129,8 @@ class Planner:
         )
         starts = {**start, **(self.earliest(asked) if asked else {})}
         # A range keeps its slot if it became empty since the batch was first planned. Without this, the slots after it
-        # would move up, and the sink would skip their rows. Ranges that are split still depend on the start.
+        # would move up, and the sink would skip their rows. Ranges that are split depend on the start, too: the reader
+        # puts it into the journal before it reads them.
         kept = {
             pair
             for pair, offset in end.items()

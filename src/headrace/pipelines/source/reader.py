@@ -36,6 +36,7 @@ from headrace.pipelines.source.offsets import (
     OffsetRange,
     TopicPartitionPair,
     limit_offsets,
+    moves_with_retention,
     offsets_from_json,
     offsets_to_json,
     split_ranges,
@@ -224,8 +225,9 @@ class _FirstBatch:
     """The batch after `initialOffset`. Its start is not in Spark's journal: if Spark plans the batch, or repeats it
     after a restart, it asks for the initial offset again."""
 
-    # These partitions start at their end, where the answer moves. They enter the journal with an empty range.
-    at_end: frozenset[TopicPartitionPair]
+    # These partitions enter the journal with an empty range: those that start at their end, where the answer moves, and
+    # those whose ranges are split between a start that moves with retention and the end.
+    waiting: frozenset[TopicPartitionPair]
     # Spark has got its end or its tasks. If it asks for an end now, this is another batch.
     is_known: bool = False
 
@@ -248,7 +250,9 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planner = self._planner()
         found = planner.find()
         initial = planner.resolved(self.options.starting, found.partitions, ending=False)
-        self._first = _FirstBatch(initial.at_end)
+        is_split = self.options.min_partitions or self.options.max_records_per_partition
+        moving = (pair for pair in initial.offsets if is_split and moves_with_retention(self.options.starting, pair))
+        self._first = _FirstBatch(initial.at_end.union(moving))
         return offsets_to_json(initial.offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -287,14 +291,14 @@ class HeadraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _waiting(self, begun: Position, latest: Iterable[TopicPartitionPair]) -> frozenset[TopicPartitionPair]:
         """Partitions of `latest` that are read from the next batch on. Its start is then in the journal, as the end of
-        this one: the partitions of the initial offset that start at their end, and partitions that the stream meets
-        for the first time."""
+        this one: the partitions of the initial offset that wait, and partitions that the stream meets for the first
+        time."""
         if self._first is not None and self._first.is_known:
             self._first = None
-        at_end: frozenset[TopicPartitionPair] = frozenset()
+        waiting: frozenset[TopicPartitionPair] = frozenset()
         if self._first is not None:
-            at_end, self._first.is_known = self._first.at_end, True
-        return frozenset(pair for pair in latest if pair in at_end or pair not in begun.offsets)
+            waiting, self._first.is_known = self._first.waiting, True
+        return frozenset(pair for pair in latest if pair in waiting or pair not in begun.offsets)
 
     def _limited(
         self, begun: Mapping[TopicPartitionPair, int], latest: dict[TopicPartitionPair, int], limit: ReadLimit
