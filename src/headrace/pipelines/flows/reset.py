@@ -33,10 +33,13 @@ def parse_when(text: str) -> int:
 
 def check_place(to: str) -> None:
     """Raises OptionError unless `to` is earliest, latest, a time, or offsets."""
-    if to.lstrip().startswith("{"):
-        parse_partition_numbers(to, "--to")
-    elif to not in ("earliest", "latest"):
+    if _named(to) is None and to not in ("earliest", "latest"):
         parse_when(to)
+
+
+def _named(to: str) -> dict[TopicPartitionPair, int] | None:
+    """The partitions that `to` names, with their offsets. None if it is a place in all partitions."""
+    return parse_partition_numbers(to, "--to") if to.lstrip().startswith("{") else None
 
 
 def flow_checkpoints(spec: PipelineSpec, flow: str | None) -> dict[str, Checkpoint]:
@@ -81,15 +84,21 @@ def _starts_over(checkpoint: Checkpoint, to: str) -> bool:
 
 
 def _refuse_to_skip(flow: str, checkpoint: Checkpoint, to: str) -> None:
-    """A source that is not a topic keeps its offset, which is the end of the last batch. If this batch is not finished,
-    the move would mark it as done, and its rows would never arrive."""
+    """A source that is not a topic, and a partition that is not named, keep their offset, which is the end of the last
+    batch. If this batch is not finished, the move would mark it as done, and its rows would never arrive."""
     if _starts_over(checkpoint, to) or not checkpoint.is_unfinished():
         return
-    if not all(_is_of_topics(source) for source in checkpoint.offsets()):
+    sources, named = checkpoint.offsets(), _named(to)
+    begun = f"flow {flow!r} has begun batch {checkpoint.last_batch()} and did not finish it. "
+    if not all(_is_of_topics(source) for source in sources):
         raise PipelineError(
-            f"flow {flow!r} has begun batch {checkpoint.last_batch()} and did not finish it. One of its sources is "
-            "not a topic and cannot be moved, so a reset would skip the rows of this batch. Let the flow run until the "
-            "batch is finished (--once is enough), then reset it"
+            f"{begun}One of its sources is not a topic and cannot be moved, so a reset would skip the rows of this "
+            "batch. Let the flow run until the batch is finished (--once is enough), then reset it"
+        )
+    if named is not None and (left := sorted(set(_pairs_of(sources)) - named.keys())):
+        raise PipelineError(
+            f"{begun}A reset would skip the rows of this batch from {left[0][0]}-{left[0][1]} because --to does not "
+            "name it. Name all partitions, or let the flow run until the batch is finished (--once is enough)"
         )
 
 
@@ -98,8 +107,9 @@ def _move(spec: PipelineSpec, to: str, checkpoint: Checkpoint, bootstrap: str | 
         checkpoint.forget()
         return None
     with client_of(spec, bootstrap) as client:
-        sources = [moved_to(client, source, to, isolation_of(spec)) for source in checkpoint.offsets()]
-        accept_topics(client, checkpoint, _pairs_of(sources))
+        isolation = isolation_of(spec)
+        sources = [moved_to(client, source, to, isolation, keeps_others=True) for source in checkpoint.offsets()]
+        accept_topics(client, checkpoint, _named(to) or _pairs_of(sources))
     checkpoint.move_to(sources)
     return sources
 
@@ -127,13 +137,26 @@ def _is_of_topics(source: dict[str, object]) -> bool:
 
 
 def moved_to(
-    client: BlockingClient, source: dict[str, object], to: str, isolation: int = READ_COMMITTED
+    client: BlockingClient,
+    source: dict[str, object],
+    to: str,
+    isolation: int = READ_COMMITTED,
+    *,
+    keeps_others: bool = False,
 ) -> dict[str, object]:
     """The new offsets of this source. Sources that are not topics keep their offsets. A partition ends where a reader
-    of this isolation level can read: beyond it, the flow would find its partition shorter than its offset."""
+    of this isolation level can read: beyond it, the flow would find its partition shorter than its offset. Partitions
+    that `to` does not name keep their offsets, too, or are at their ends: a replay then has no rows of them."""
     if not _is_of_topics(source):
         return source
-    return {**offsets_to_json(_offsets_at(client, list(offsets_from_json(source)), to, isolation))}
+    before = offsets_from_json(source)
+    named = _named(to)
+    if named is None:
+        return {**offsets_to_json(_offsets_at(client, list(before), to, isolation))}
+    if unknown := next((pair for pair in named if pair not in before), None):
+        raise OptionError(f"--to: {unknown[0]}-{unknown[1]} is not read by this flow")
+    others = before if keeps_others else _offsets_at(client, list(before), "latest", isolation)
+    return {**offsets_to_json({**others, **named})}
 
 
 def _offsets_at(
@@ -144,11 +167,5 @@ def _offsets_at(
 
     if to in ("earliest", "latest"):
         return at(EARLIEST if to == "earliest" else LATEST)
-    if to.lstrip().startswith("{"):
-        given = parse_partition_numbers(to, "--to")
-        if unknown := next((pair for pair in given if pair not in pairs), None):
-            raise OptionError(f"--to: {unknown[0]}-{unknown[1]} is not read by this flow")
-        now = at(LATEST)
-        return {pair: given.get(pair, now[pair]) for pair in pairs}
     found, ends = at(parse_when(to)), at(LATEST)
     return {pair: ends[pair] if offset < 0 else offset for pair, offset in found.items()}

@@ -57,3 +57,20 @@ def test_reset_keeps_the_offset_of_a_finished_batch(tmp_path: Path, offset: obje
     checkpoint = checkpoint_of(spec, "rows", offset, is_finished=True)
     assert reset(spec, "earliest", flow=None, bootstrap=NOWHERE) == {"rows": [offset]}
     assert (checkpoint.last_batch(), checkpoint.offsets(), checkpoint.is_unfinished()) == (2, [offset], False)
+
+
+def test_partitions_that_are_not_named_keep_their_offsets(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    checkpoint_of(spec, "rows", {"orders": {"0": 5, "1": 7}}, is_finished=True)
+    moved = reset(spec, '{"orders":{"0":2}}', flow=None, bootstrap=NOWHERE)
+    assert moved == {"rows": [{"orders": {"0": 2, "1": 7}}]}
+
+
+def test_reset_refuses_to_skip_an_unfinished_batch_of_partitions_that_are_not_named(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path)
+    checkpoint = checkpoint_of(spec, "rows", {"orders": {"0": 5, "1": 7}}, is_finished=False)
+    with pytest.raises(PipelineError, match=r"has begun batch 1 and did not finish it.* orders-1 .*--once"):
+        reset(spec, '{"orders":{"0":2}}', flow=None, bootstrap=NOWHERE)
+    assert (checkpoint.last_batch(), checkpoint.is_unfinished()) == (1, True)
+    moved = reset(spec, '{"orders":{"0":2,"1":3}}', flow=None, bootstrap=NOWHERE)
+    assert moved == {"rows": [{"orders": {"0": 2, "1": 3}}]}
