@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from headrace.pipelines.errors import DataLossError
 from headrace.pipelines.lite.topic_rows import TopicRows, plain_columns, plain_row
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.source.reader import HeadraceStreamReader, RangePartition
@@ -224,3 +225,15 @@ def test_topic_that_became_shorter_has_the_same_slots_in_a_repeated_batch(headra
     headrace.delete_records(topic, 0, 4)
     assert slots(reader_of(headrace, topic, **given), start, end) == [(topic, 0, 4, 4), (topic, 1, 1, 4)]
     assert lite_slots(headrace, start, end, subscribe=topic) == [[], [1, 2, 3]]
+
+
+def test_lite_counts_the_records_of_a_log_that_became_shorter_as_spark_does(headrace: Cluster) -> None:
+    topic = headrace.topic()
+    headrace.write(topic, records(10))
+    given = {"subscribe": topic, "kafkaConsumer.pollTimeoutMs": "300"}
+    end = {topic: {"0": 15}}
+    for first, left in ((6, [6, 7, 8, 9]), (12, [])):
+        start = {topic: {"0": first}}
+        assert lite_slots(headrace, start, end, failOnDataLoss="false", **given) == [left]
+        with pytest.raises(DataLossError, match=f"{topic}-0 now ends at 10; set failOnDataLoss=false"):
+            lite_slots(headrace, start, end, **given)

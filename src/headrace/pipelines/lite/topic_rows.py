@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from headrace.client.blocking.client import BlockingClient
-from headrace.client.blocking.fetch import FetchSettings, fetched_records
+from headrace.client.blocking.fetch import FetchSettings, FetchStalled, fetched_records
 from headrace.kernel.errors import Fault, OffsetOutOfRange
 from headrace.kernel.plurals import counted
 from headrace.pipelines.connectors.connector import ConnectorSpec
@@ -130,14 +130,20 @@ class TopicRows:
         def read() -> Iterator[LiteRow]:
             pair = (piece.topic, piece.partition)
             start = piece.start if topic_id is None else self._first_offset(piece, batch, topic_id)
-            while start < piece.end:
+            end = piece.end
+            while start < end:
                 try:
-                    for record in fetched_records(self._client, pair, start, piece.end, settings):
+                    for record in fetched_records(self._client, pair, start, end, settings):
                         start = record.offset + 1
                         yield self._to_row(piece.topic, piece.partition, record)
                     return
-                except OffsetOutOfRange as fault:
-                    start = self._after_loss(batch, pair, start, piece.end, fault)
+                except (OffsetOutOfRange, FetchStalled) as fault:
+                    if isinstance(fault, OffsetOutOfRange) and (
+                        after := self._after_loss(batch, pair, start, end, fault)
+                    ):
+                        start = after
+                    else:
+                        end = self._end_of_shorter_log(batch, pair, start, end, fault)
                 except Fault as fault:
                     raise PipelineError(fault.message or fault.code.name) from fault
 
@@ -153,14 +159,28 @@ class TopicRows:
 
     def _after_loss(
         self, batch: RunningBatch, pair: TopicPartitionPair, start: int, end: int, fault: OffsetOutOfRange
-    ) -> int:
+    ) -> int | None:
+        """The first record that is left. None if the log begins before the range: then it ends before it, too."""
         first = self._planner.earliest((pair,))[pair]
-        if self.options.fail_on_data_loss or first <= start:
+        if first <= start:
+            return None
+        if self.options.fail_on_data_loss:
             raise DataLossError(f"{fault.message}: the records are lost") from fault
-        gone = min(first, end) - start
-        _warn(f"{pair[0]}-{pair[1]}: lost {counted(gone, 'record')} from offset {start} on before they were read")
-        self._notes.add_missed(batch, pair, start, gone)
+        self._missed(batch, pair, start, min(first, end))
         return first
+
+    def _end_of_shorter_log(
+        self, batch: RunningBatch, pair: TopicPartitionPair, start: int, end: int, fault: Fault
+    ) -> int:
+        log_end = self._planner.end_of_shorter_log(pair, end, fault)
+        self._missed(batch, pair, max(log_end, start), end)
+        return log_end
+
+    def _missed(self, batch: RunningBatch, pair: TopicPartitionPair, start: int, end: int) -> None:
+        _warn(
+            f"{pair[0]}-{pair[1]}: lost {counted(end - start, 'record')} from offset {start} on before they were read"
+        )
+        self._notes.add_missed(batch, pair, start, end - start)
 
     def committed(self, end: JsonOffset) -> None:
         pass

@@ -15,7 +15,7 @@ from headrace.client.blocking.client import EARLIEST, LATEST, READ_UNCOMMITTED, 
 from headrace.client.blocking.flow_commands import TOPIC as COMMANDS_TOPIC
 from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.ids import uuid_to_text
-from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.errors import DataLossError, OptionError, PipelineError
 from headrace.pipelines.flows.progress import PROGRESS_TOPIC
 from headrace.pipelines.options import SourceOptions
 from headrace.pipelines.sink.ledger import LEDGER_TOPIC
@@ -146,6 +146,23 @@ class Planner:
     def high_watermarks(self, partitions: tuple[TopicPartitionPair, ...]) -> dict[TopicPartitionPair, int]:
         """Where the records end, also those of open transactions."""
         return self._list(dict.fromkeys(partitions, LATEST), isolation=READ_UNCOMMITTED)
+
+    def end_of_shorter_log(self, pair: TopicPartitionPair, end: int, fault: Fault) -> int:
+        """The end of a log that has become shorter than a range, for example by an unclean election. A leader that does
+        not serve is no loss: without an error the batch would commit without records that exist."""
+        # The last stable offset may stay below the range for as long as a transaction is open: its records exist.
+        log_end = self.high_watermarks((pair,))[pair]
+        if log_end >= end:
+            raise PipelineError(
+                f"{fault.message}. No record is lost: start the query again when the leader of the partition serves "
+                "it, or raise kafkaConsumer.pollTimeoutMs"
+            ) from fault
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{fault.message}, and {pair[0]}-{pair[1]} now ends at {log_end}; set failOnDataLoss=false to go on "
+                "without the records after it"
+            ) from fault
+        return log_end
 
     def _list(
         self, asked: Mapping[TopicPartitionPair, int], *, isolation: int | None = None

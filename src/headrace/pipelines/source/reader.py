@@ -142,21 +142,7 @@ def _after_loss(
 
 
 def _end_of_shorter_log(options: SourceOptions, pair: TopicPartitionPair, start: int, end: int, fault: Fault) -> int:
-    """The end of a log that has become shorter than the range, for example by an unclean election. A leader that does
-    not serve is no loss: without an error the batch would commit without records that exist."""
-    planner = Planner(options, client_for(options.cluster))
-    # The last stable offset may stay below the range for as long as a transaction is open: its records exist.
-    log_end = planner.high_watermarks((pair,))[pair]
-    if log_end >= end:
-        raise PipelineError(
-            f"{fault.message}. No record is lost: start the query again when the leader of the partition serves it, "
-            "or raise kafkaConsumer.pollTimeoutMs"
-        ) from fault
-    if options.fail_on_data_loss:
-        raise DataLossError(
-            f"{fault.message}, and {pair[0]}-{pair[1]} now ends at {log_end}; set failOnDataLoss=false to go on "
-            "without the records after it"
-        ) from fault
+    log_end = Planner(options, client_for(options.cluster)).end_of_shorter_log(pair, end, fault)
     first = max(log_end, start)
     _warn(f"{pair[0]}-{pair[1]}: lost {counted(end - first, 'record')} from offset {first} to {end}: it is shorter")
     return log_end
