@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSystem, LocalFileSystem
+from typer.testing import CliRunner
 
+from headrace.cli.app import app as cli_app
 from headrace.pipelines.errors import PipelineError
 from headrace.tables import table_repair
 from headrace.tables.definitions import Definitions, first_offsets, topic_metadata
@@ -57,6 +59,26 @@ def test_lost_files_are_read_again(brokers: Brokers, tmp_path: Path, form: str) 
     done = repair_table(table, brokers.client, dry_run=False)
     assert done.lost == 10
     assert log.open().rows() == before - 10
+
+
+def test_records_from_before_the_beginning_of_the_table_stay_out(brokers: Brokers, tmp_path: Path) -> None:
+    """`headrace tables create --backfill none` begins at the end of the topic."""
+    topic, directory = brokers.topic(1), tmp_path / "tables"
+    brokers.write(topic, orders(10))
+    create = ("create", topic, "--backfill", "none", "--path", str(tmp_path / "lake"), "-d", str(directory))
+    arguments = ["tables", *create, "--bootstrap", brokers.bootstrap]
+    result = CliRunner().invoke(cli_app, arguments)
+    assert result.exit_code == 0, result.output
+    table = Definitions(directory).of(topic).table
+    assert table.begins_at == {0: 10}
+    brokers.write(topic, orders(5))
+    copy_job.copy(brokers.cluster, table)
+    log = log_of(table)
+    Path(log.open().files()[0]).unlink()
+    done = repair_table(table, brokers.client, dry_run=False)
+    assert (done.records, done.lost) == (5, 0)
+    offsets = log.open().dataset().to_table(columns=["offset"]).column("offset").to_pylist()
+    assert sorted(offsets) == list(range(10, 15))
 
 
 class _Killed(BaseException):

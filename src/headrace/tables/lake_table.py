@@ -9,7 +9,8 @@ running it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,8 @@ class LakeTable:
     target_size_mib: int = 128
     # Files that a version of these last hours needs are kept.
     keep_hours: int = 168
+    # Where the table began in each partition, if not at the first record: it has no records from before these offsets.
+    begins_at: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -120,8 +123,8 @@ def rows() -> DataFrame:
 
 
 def definition_text(table: LakeTable) -> str:
-    values = [(field.name, getattr(table, field.name)) for field in fields(table)]
-    defaults = {field.name: field.default for field in fields(table)}
+    values = [(item.name, getattr(table, item.name)) for item in fields(table)]
+    defaults = {item.name: item.default for item in fields(table)} | {"begins_at": {}}
     arguments = "\n".join(f"    {name}={value!r}," for name, value in values if value != defaults[name])
     return _FILE.format(topic=table.topic, name=table.topic, arguments=arguments)
 

@@ -3,11 +3,11 @@
 A damaged file is set aside under another name. A file that cannot be read for another reason (no right, no connection
 to the store) stops the repair before it changes anything, because the file may be whole.
 
-The records that the table should hold are those of the topic below the table's offsets. What the whole files lack is
-appended in one commit that does not move the offsets. Only the next commit takes the bad files out. So a repair that
-dies between the two finds the bad files again, and no missing rows. A running writer may commit at any time: its rows
-are at or after the offsets that the repair began with. Records that retention removed from the topic stay lost, and the
-answer names how many.
+The records that the table should hold are those of the topic from the first offsets of the table to those of now. What
+the whole files lack is appended in one commit that does not move the offsets. Only the next commit takes the bad files
+out. So a repair that dies between the two finds the bad files again, and no missing rows. A running writer may commit
+at any time: its rows are at or after the offsets that the repair began with. Records that retention removed from the
+topic stay lost, and the answer names how many.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _write_missing(
     files, count = list[DataFile](), 0
     for part in whole_topic(client, table.topic):
         present = held.get(part.partition, np.empty(0, np.int64))
-        piece = OffsetRange(part.topic, part.partition, part.start, found.offsets.get(part.partition, part.start))
+        start = max(part.start, table.begins_at.get(part.partition, 0))
+        piece = OffsetRange(part.topic, part.partition, start, found.offsets.get(part.partition, start))
         missing = _missing(client, piece, present, table)
         for written in file_writer(layout_of(table, found.columns), {}, typed)(missing):
             for row in written.to_pylist():
@@ -142,7 +143,7 @@ def _write_missing(
     rows = sum(len(offsets) for offsets in held.values())
     # After a repair that died, the table has rows both in a bad file and in a new one: offsets without a row bound the
     # number of the lost ones.
-    without_row = sum(found.offsets.values()) - rows - count
+    without_row = sum(found.offsets.values()) - sum(table.begins_at.values()) - rows - count
     return _Missing(files, count, max(min(found.rows() - rows - count, without_row), 0))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,7 +94,9 @@ def create(
             starts = first_offsets(client, found, backfill, _time_ms(backfill))
         definitions = Definitions(directory)
         definitions.refuse_known(topic)
-        log_of(table).create(first_columns(table, _small_spark), table.partition_columns, starts)
+        begins = log_of(table).create(first_columns(table, _small_spark), table.partition_columns, starts)
+        if begins and backfill != "all":
+            table = replace(table, begins_at=starts)
         file = definitions.add(table, bootstrap_address(bootstrap))
     row = {"table": topic, "format": form, "path": place, "definition": str(file), "done": True}
     report_one(row, output, f"created {place}; defined in {file}\nBring it up to date with: headrace tables run --once")

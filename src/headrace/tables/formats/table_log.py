@@ -113,14 +113,17 @@ class TableLog(ABC):
     def unregister(self) -> None:  # noqa: B027 (only Iceberg has a catalog)
         """Takes the table out of its catalog, if it has one. The files stay."""
 
-    def create(self, schema: pa.Schema, partition_by: Sequence[str], starts: Offsets) -> None:
-        """Creates the table with its first offsets, or attaches to the table that an earlier call created."""
+    def create(self, schema: pa.Schema, partition_by: Sequence[str], starts: Offsets) -> bool:
+        """Creates the table with its first offsets, or attaches to the table that an earlier call created. Returns
+        whether the table begins at `starts`."""
         if self.exists():
             self.check(schema, partition_by)
         else:
             self._create(schema, partition_by)
-        if not self.offsets():
-            self.append([], starts, {}, 0)
+        if self.offsets():
+            return False
+        self.append([], starts, {}, 0)
+        return True
 
     def check(self, schema: pa.Schema | None = None, partition_by: Sequence[str] = ()) -> Snapshot:
         """Raises WrongTable unless the path holds the table of this very topic, with this schema and folders."""
