@@ -166,7 +166,7 @@ class Broker:
         self._lost_logs = lost_logs = at_start.lost
         for problem in at_start.problems:
             log.error("%s", problem)
-        self.log_dirs.finish_start(at_start.directories)
+        self.log_dirs.finish_start(at_start.directories, at_start.old_copies)
         view = ClusterView()
         live.subscribe(self._limits_changed)
         self.certificates.follow(live)
@@ -197,6 +197,7 @@ class Broker:
         self._housekeeping = Housekeeping(self.log_dirs, live, self.parts.replicated_up_to, clock)
         await member.start(image)
         self._opened.append("member")
+        self.log_dirs.registered(at_start.old_copies)
         if self.log_dirs.offline:
             self._report_lost()  # a disk may have failed since the registration
         await self.metrics.start(config.metrics_listen)

@@ -3,6 +3,7 @@
     a log is missing      and a log directory of the last start is missing or offline
                           or the checkpoint of a directory names the log
                           or the last registration says that it was missing then
+                          or a directory is an old copy: the newer one may have the log
                           or this broker was unregistered while it held the log, and other replicas have its records
     a log is incomplete   it ends before the offset up to which it was on the disk (the recovery point)
                           or its directory is an old copy: an earlier registration of this broker closed it than the
@@ -44,12 +45,13 @@ _ELECT = (
 @dataclass(frozen=True, slots=True)
 class LossesAtStart:
     """`directories` and `missing_since` are for the registration of this start. `problems`: sentences for the
-    operator."""
+    operator. `old_copies`: online directories, for `LogDirs.finish_start`."""
 
     directories: tuple[Directory, ...]
     missing_since: tuple[tuple[str, int], ...]
     lost: LostLogs
     problems: tuple[str, ...]
+    old_copies: tuple[LogDir, ...] = ()
 
 
 def losses_at_start(dirs: LogDirs, image: ClusterImage, broker_id: int, registered: BrokerInfo | None) -> LossesAtStart:
@@ -75,6 +77,7 @@ class _Comparison:
         self._last_epoch = -1 if registered is None else registered.epoch
         self._missing_before = {} if registered is None else dict(registered.missing_since)
         self._missing_since = {key: self._missing_before.get(key, self._last_epoch) for key, _ in self._gone}
+        self._old_copies = tuple(one for one in dirs.directories if self._is_old_copy(one))
 
     def result(self) -> LossesAtStart:
         missing: dict[str, list[tuple[ReplicaKey, TopicPartition]]] = {}
@@ -106,8 +109,19 @@ class _Comparison:
         ]
         directories = tuple(self._present.items()) + (self._gone if missing else ())
         return LossesAtStart(
-            directories, tuple(self._missing_since.items()) if missing else (), lost, (*problems, *alone)
+            directories,
+            tuple(self._missing_since.items()) if missing else (),
+            lost,
+            (*problems, *alone),
+            self._old_copies,
         )
+
+    def _is_old_copy(self, directory: LogDir) -> bool:
+        """Whether the broker has run since with a newer copy of the directory, which may have any log. A directory that
+        the last registration did not have has none of the logs of that time."""
+        key = directory.id_text or ""
+        was_there = not self._registered or (key in self._registered and key not in self._missing_before)
+        return directory.is_online and was_there and 0 <= directory.previous_broker_epoch < self._last_epoch
 
     def _assigned(self) -> Iterator[tuple[ReplicaKey, TopicPartition, PartitionInfo]]:
         for topic in self._image.topics.values():
@@ -134,6 +148,12 @@ class _Comparison:
             )
         if key in self._before.missing:
             return f"it was missing at an earlier start already. If its records are lost for good, {_ELECT}"
+        if self._old_copies:
+            where = ", ".join(str(one.path) for one in self._old_copies)
+            return (
+                f"{where} is an old copy, and the newer one may have it. Put that one back and start again. If its "
+                f"records are lost for good, {_ELECT}"
+            )
         held_it = self._broker_id in (*info.isr, *info.eligible, *info.last_known_eligible)
         if self._is_unregistered and held_it and len(info.replicas) > 1:
             return (

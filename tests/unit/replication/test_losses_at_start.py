@@ -517,6 +517,39 @@ def test_directory_that_returns_after_its_logs_were_fetched_again_elsewhere(open
     assert compare(dirs, now, before).lost.losses() == lost(incomplete=("fetched",))
 
 
+@pytest.mark.parametrize("replicas", [(OWN,), (OWN, OTHER)])
+def test_a_log_that_is_younger_than_an_old_copy_of_its_directory_is_missing(
+    opened: Open, tmp_path: Path, replicas: tuple[int, ...]
+) -> None:
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    now = image(shared=(OWN, OTHER), younger=replicas)
+    for _ in range(2):  # the first one is killed before it has registered
+        dirs = open_dirs(tmp_path / "a")
+        before = registered(*names_of(dirs))
+        found = compare(dirs, now, before)
+        assert found.lost.losses() == lost("younger", incomplete=("shared",))
+        dirs.finish_start(found.directories, found.old_copies)
+        dirs.close(clean=False)
+    assert f"{tmp_path / 'a'} is an old copy, and the newer one may have it. Put that one back" in found.problems[0]
+    dirs = open_dirs(tmp_path / "a")
+    dirs.registered(compare(dirs, now, before).old_copies)
+    dirs.close(clean=False)
+    after = replace(before, epoch=EPOCH + 1, losses=found.lost.losses())
+    found = compare(opened("a"), now, after)
+    assert found.lost.losses() == lost("younger", incomplete=("shared",)) and not found.old_copies
+
+
+def test_a_directory_that_returns_does_not_make_new_partitions_missing(opened: Open, tmp_path: Path) -> None:
+    """Its last stop is older than the last registration, which did not have it."""
+    stopped(tmp_path, "shared", epoch=EPOCH - 1)
+    dirs = opened("a", "b")
+    a, b = names_of(dirs)
+    now = image(shared=(OWN, OTHER), new=(OWN, OTHER))
+    missed = registered(a, b, losses=lost("shared"), missing_since=((a[0], EPOCH - 1),))
+    for before in (missed, registered(b, losses=lost("shared"))):
+        assert not compare(dirs, now, before).lost.losses()
+
+
 def test_an_old_copy_is_known_again_after_a_killed_start(opened: Open, tmp_path: Path) -> None:
     stopped(tmp_path, "shared", epoch=EPOCH - 1)
     open_dirs(tmp_path / "a").close(clean=False)

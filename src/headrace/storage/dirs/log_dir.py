@@ -198,8 +198,8 @@ class LogDir:
             self.previous_broker_epoch = -1
 
     def forget_taken_mark(self) -> None:
-        """The start has compared the logs, and marked those of an old copy. Before the broker registers: later the mark
-        would be that of an earlier registration. Raises OSError."""
+        """The start has compared the logs. Before the broker registers: later the mark would be that of an earlier
+        registration, as it is in an old copy. Raises OSError."""
         taken = self.path / _TAKEN_FILE
         if taken.exists():
             taken.unlink()

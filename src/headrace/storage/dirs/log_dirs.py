@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -427,17 +427,19 @@ class LogDirs:
         home = self._logs.home(partition) if partition in self._logs else None
         return next((one for one in self.directories if one is not home and one.had_records_at_start(partition)), None)
 
-    def finish_start(self, directories: Sequence[tuple[str, str]]) -> None:
+    def finish_start(self, directories: Sequence[tuple[str, str]], old_copies: Collection[LogDir] = ()) -> None:
         """After the broker has compared the logs with what it had, and before it registers. Writes the ids and paths of
         all directories of the broker, also of missing ones, into each one, if there are several. On a full disk the
-        registration alone names them."""
+        registration alone names them. `old_copies` stay known as such until `registered`: only the registration says
+        which logs they lack."""
         named = tuple(directories) if len(directories) > 1 else ()
         for directory in self.directories:
             if directory.is_online:
                 try:
                     # First: the registration will say that this start had the directory. If the mark stayed behind on a
                     # disk that fails now, a later start would take the directory for an old copy.
-                    directory.forget_taken_mark()
+                    if directory not in old_copies:
+                        directory.forget_taken_mark()
                     with tolerated_no_space():
                         directory.name_directories(named)
                 except OSError as error:
@@ -445,6 +447,15 @@ class LogDirs:
         # A full directory may still name one that this start has given up: the next start would miss it again.
         known = {key for key, _ in directories}.union(*(one.named for one in self.directories if one.is_online))
         self._misses_directories = not known <= {one.id_text for one in self.directories if one.is_online}
+
+    def registered(self, old_copies: Collection[LogDir]) -> None:
+        """The controller knows what the old copies lack."""
+        for directory in old_copies:
+            if directory.is_online:
+                try:
+                    directory.forget_taken_mark()
+                except OSError as error:
+                    self._failed(directory, error)
 
     def describe(self) -> list[DirectoryReport]:
         return [
