@@ -8,6 +8,8 @@
     a log is incomplete   it ends before the offset up to which it was on the disk (the recovery point)
                           or its directory is an old copy: an earlier registration of this broker closed it than the
                              last one that had it
+                          or the last registration did not have its directory, but one that is missing now and may have
+                             a newer log
                           or an earlier start found that, and it has not been in sync since
 
 Otherwise a partition without a log is a new one. The broker registers its directories with their ids, and each
@@ -116,12 +118,16 @@ class _Comparison:
             self._old_copies,
         )
 
+    def _was_there(self, directory: LogDir) -> bool:
+        """Whether the last registration had the directory. One of an earlier release does not say."""
+        key = directory.id_text or ""
+        return not self._registered or (key in self._registered and key not in self._missing_before)
+
     def _is_old_copy(self, directory: LogDir) -> bool:
         """Whether the broker has run since with a newer copy of the directory, which may have any log. A directory that
         the last registration did not have has none of the logs of that time."""
-        key = directory.id_text or ""
-        was_there = not self._registered or (key in self._registered and key not in self._missing_before)
-        return directory.is_online and was_there and 0 <= directory.previous_broker_epoch < self._last_epoch
+        is_older = 0 <= directory.previous_broker_epoch < self._last_epoch
+        return directory.is_online and is_older and self._was_there(directory)
 
     def _assigned(self) -> Iterator[tuple[ReplicaKey, TopicPartition, PartitionInfo]]:
         for topic in self._image.topics.values():
@@ -182,6 +188,8 @@ class _Comparison:
             return f"the checkpoint of {home.path} names later offsets, so files were removed, cut or replaced"
         if 0 <= home.previous_broker_epoch < self._last_epoch_with(home, key):
             return f"{home.path} is an old copy: the broker has run with a newer one since"
+        if self._may_be_replaced(home, key):
+            return f"the broker has run without {home.path}, and a directory that is missing now may have newer ones"
         if incomplete_logs.is_marked(log.directory) or (key in self._before.incomplete and not was_in_sync):
             return "an earlier start found that, and they have not been in sync since"
         return None
@@ -197,6 +205,16 @@ class _Comparison:
             # It was offline at the first start that registered ids. A missing directory could have a newer log.
             return -1
         return self._missing_before.get(directory_id, self._last_epoch)
+
+    def _may_be_replaced(self, home: LogDir, key: ReplicaKey) -> bool:
+        """Whether the broker may have fetched the log again while its directory was away, into one that is missing now.
+        After a kill or a failed disk no mark tells that. The logs in a new directory were copied by a person."""
+        if home.is_new or self._was_there(home):
+            return False
+        gone = [one for one, _ in self._gone if one in self._registered]
+        if key in self._before.missing:
+            return bool(gone) and home.id_text not in self._registered
+        return any(one not in self._missing_before for one in gone)
 
     def _mark(self, log: Log, reason: str) -> None:
         if not incomplete_logs.is_marked(log.directory):

@@ -17,6 +17,7 @@ from headrace.cluster.core.losses import NO_LOSSES, ReplicaLosses
 from headrace.kernel.errors import StorageFault
 from headrace.kernel.ids import uuid_to_text
 from headrace.replication.losses_at_start import LossesAtStart, losses_at_start
+from headrace.storage.dirs import incomplete_logs
 from headrace.storage.dirs.identity import read_identity, write_identity
 from headrace.storage.dirs.lazy_logs import LazyLogs
 from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE, LogDir
@@ -548,6 +549,40 @@ def test_a_directory_that_returns_does_not_make_new_partitions_missing(opened: O
     missed = registered(a, b, losses=lost("shared"), missing_since=((a[0], EPOCH - 1),))
     for before in (missed, registered(b, losses=lost("shared"))):
         assert not compare(dirs, now, before).lost.losses()
+
+
+def test_directory_of_a_killed_broker_that_returns_instead_of_the_one_with_the_newer_log(
+    opened: Open, tmp_path: Path
+) -> None:
+    """No mark tells when it was closed. The broker has run without it, and has fetched the log again in GONE."""
+    stopped(tmp_path, "shared", clean=False)
+    dirs, now = opened("a", "b"), image(shared=(OWN, OTHER))
+    a, b = names_of(dirs)
+    away, lost_again = ((a[0], EPOCH - 1),), lost("shared")
+    for before in (
+        registered(b),
+        registered(b, losses=lost_again),
+        registered(b, a, losses=lost_again, missing_since=away),
+        registered(b, a, GONE, losses=lost_again, missing_since=(*away, (GONE[0], EPOCH - 1))),
+    ):
+        assert not compare(dirs, now, before).lost.losses(), "no newer one can be missing"
+    for before in (
+        registered(b, GONE),
+        registered(b, GONE, losses=lost_again),
+        registered(b, GONE, a, losses=lost("another"), missing_since=away),
+    ):
+        assert compare(dirs, now, before).lost.losses() == lost(incomplete=("shared",))
+        incomplete_logs.remove_mark(tmp_path / "a" / "shared-0")
+        assert not compare(dirs, now, replace(before, directories=(a, b, GONE), missing_since=())).lost.losses()
+
+
+def test_logs_that_a_person_copied_into_a_new_directory_are_complete(opened: Open, tmp_path: Path) -> None:
+    """In place of the directory GONE. Its checkpoints and its id were not copied."""
+    stopped(tmp_path, "shared")
+    (tmp_path / "new").mkdir()
+    (tmp_path / "a" / "shared-0").rename(tmp_path / "new" / "shared-0")
+    dirs = opened("new", "b")
+    assert not compare(dirs, image(shared=(OWN, OTHER)), registered(names_of(dirs)[1], GONE)).lost.losses()
 
 
 def test_an_old_copy_is_known_again_after_a_killed_start(opened: Open, tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ class LogDir:
         self.offline_reason: str | None = None
         self.was_clean = False
         self.previous_broker_epoch = -1
+        # Whether it got its id at this start.
+        self.is_new = False
         self._lock_fd = -1
         self._aborted: dict[TopicPartition, KnownAborted] | None = None
         # The partitions that are in the checkpoint files.
@@ -158,6 +160,7 @@ class LogDir:
         elif known is not None and known.home is not None and known.home.kind == home.kind:
             home = replace(home, since=known.home.since)
         directory_id = known.directory_id if known is not None else None
+        self.is_new |= directory_id is None
         directories = known.directories if known is not None else ()
         self._save(Identity(node_id, cluster_id, directory_id or uuid.uuid4(), home, directories))
 
