@@ -34,16 +34,19 @@ class LossReports:
         self._gateway = gateway
         self._losses = losses
         self._told: ReplicaLosses | None = NO_LOSSES
+        self._is_registered = False
         self._task: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
 
     def registered(self, losses: ReplicaLosses) -> None:
         """This broker has registered again, with these losses."""
+        self._is_registered = True
         self._told = None if losses else NO_LOSSES
         self.tell()
 
     def follow(self, old: ClusterImage, new: ClusterImage) -> None:
-        if old.controller_epoch == new.controller_epoch:
+        # The first image of a start comes before the registration: the controller would refuse the report.
+        if old.controller_epoch == new.controller_epoch or not self._is_registered:
             return
         if self._losses() or self._told != NO_LOSSES:
             # Also if nothing is lost any more and the former controller was not told yet: its image has the losses.

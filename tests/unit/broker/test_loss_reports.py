@@ -97,7 +97,7 @@ def test_a_new_controller_gets_the_losses_too() -> None:
         controller, now = Controller(), [LOST]
         reports = LossReports(controller, lambda: now[0])
         images = [ClusterImage(controller_epoch=epoch) for epoch in (1, 1, 2)]
-        reports.tell()
+        reports.registered(LOST)
         assert await controller.hears() == LOST
         for old, new in pairwise(images):
             reports.follow(old, new)
@@ -107,6 +107,22 @@ def test_a_new_controller_gets_the_losses_too() -> None:
         assert await controller.hears() == NO_LOSSES
         reports.follow(images[2], images[0])
         assert controller.asked == 3, "without losses there is nothing to say"
+        await reports.close()
+
+    asyncio.run(run())
+
+
+def test_no_report_before_the_registration() -> None:
+    """The controller would refuse it, and the one after the registration would wait for the next attempt."""
+
+    async def run() -> None:
+        controller = Controller()
+        reports = LossReports(controller, lambda: LOST)
+        reports.follow(ClusterImage(), ClusterImage(controller_epoch=1))
+        await asyncio.sleep(0)
+        assert controller.asked == 0
+        reports.registered(LOST)
+        assert await controller.hears() == LOST
         await reports.close()
 
     asyncio.run(run())
