@@ -27,6 +27,7 @@ from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import open_log
+from headrace.storage.segment.segment import Segment
 from tests.support.clock import wait_on_loop
 from tests.support.crash_images import fill, state
 from tests.support.crashing_files import FileCalls, Killed
@@ -378,6 +379,36 @@ def test_a_full_target_disk_makes_the_move_wait(
         assert broker.is_in == "a" and not broker.dirs.offline
         is_full[0] = False
         await broker.moved()
+        await broker.stop()
+
+    asyncio.run(go())
+
+
+def test_a_log_that_started_over_on_a_full_disk_moves_away_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no data file, but its directory has the topic id."""
+
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def go() -> None:
+        broker = Broker(tmp_path)
+        broker.append(10)
+        source = broker.is_in
+        target = "b" if source == "a" else "a"
+        with monkeypatch.context() as patched:
+            patched.setattr(Segment, "create", no_space)
+            broker.log.truncate_fully_and_start_at(100, now_ms=NOW_MS)
+        broker.move(target)
+        await broker.moved(target)
+        broker.dirs.purge_deletions(1 << 62)
+        assert broker.names() == {source: [], target: ["orders-0"]}
+        broker.append(3)
+        broker.move(source)
+        await broker.moved(source)
+        assert not broker.dirs.offline
+        assert (broker.log.log_start_offset, broker.log.log_end_offset) == (100, 103)
         await broker.stop()
 
     asyncio.run(go())

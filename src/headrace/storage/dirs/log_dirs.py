@@ -314,7 +314,8 @@ class LogDirs:
         current, source, (future, target) = self._logs[key], self._logs.home(key), self.futures[key]
         assert future.log_end_offset == current.log_end_offset, f"{future!r} is not a whole copy of {current!r}"
         assert future.log_start_offset == current.log_start_offset
-        had_files = current.segments.has_files
+        # A log that was emptied on a full disk has no segment on the disk, but a directory.
+        had_directory = current.segments.has_files or current.directory.exists()
         try:
             install(future, current, target)
         except OSError as error:
@@ -323,7 +324,7 @@ class LogDirs:
         self._logs.put(future, target)
         for tell in self.when_moved:
             tell(key, source, target)
-        if not had_files:
+        if not had_directory:
             current.mark_deleted()
         else:
             try:
