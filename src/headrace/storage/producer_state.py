@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -132,6 +132,10 @@ class ProducerState(Producers):
         for offset in offsets:
             self._path(offset).unlink(missing_ok=True)
 
+    def write_snapshots(self, contents: Mapping[int, bytes]) -> None:
+        for offset, content in contents.items():
+            write_small_file(self._path(offset), content, durable=False)
+
     def start_over(self) -> None:
         """Removes every producer, in memory and on disk."""
         self.clear()
@@ -148,18 +152,47 @@ def snapshots_in(directory: Path) -> list[int]:
     return [offset for offset in found if offset is not None]
 
 
-def snapshots_in_transactions(directory: Path, below: int) -> list[int]:
-    """The snapshots below that offset in which a transaction is open. May run in a thread."""
-    found = []
-    for offset in snapshots_in(directory):
-        if offset < below:
-            try:
-                entries = decode_snapshot((directory / (file_stem(offset) + SNAPSHOT_SUFFIX)).read_bytes())
-            except FileNotFoundError:
-                continue
-            if any(entry.txn_first_offset is not None for entry in entries or ()):
-                found.append(offset)
-    return found
+class SnapshotsInTransactions:
+    """The snapshots of a log in which a transaction is open. Replayed from one of them, the transaction would never end
+    if compaction has removed its marker. Such a snapshot must lose the transaction, but not the other producers: it may
+    be the only place that knows them. May run in a thread.
+    """
+
+    def __init__(self, directory: Path, below: int) -> None:
+        self._directory = directory
+        # By producer: the snapshots whose transaction has not met its marker, in rising order.
+        self._unended: dict[int, list[int]] = {}
+        self._removed: dict[int, set[int]] = {}
+        for offset in sorted(offset for offset in snapshots_in(directory) if offset < below):
+            for entry in self._read(offset):
+                if entry.txn_first_offset is not None:
+                    self._unended.setdefault(entry.producer_id, []).append(offset)
+
+    def _read(self, offset: int) -> list[Producer]:
+        try:
+            return decode_snapshot((self._directory / (file_stem(offset) + SNAPSHOT_SUFFIX)).read_bytes()) or []
+        except FileNotFoundError:  # retention may delete it meanwhile
+            return []
+
+    def passed(self, producer_id: int, marker_offset: int, *, is_removed: bool) -> None:
+        """A marker, in offset order. It ends what is open in the snapshots before it."""
+        unended = self._unended.get(producer_id, [])
+        while unended and unended[0] <= marker_offset:
+            offset = unended.pop(0)
+            if is_removed:
+                self._removed.setdefault(offset, set()).add(producer_id)
+
+    def replacements(self) -> dict[int, bytes]:
+        """The snapshots that lose transactions, as they are without these."""
+        found = {}
+        for offset, producer_ids in self._removed.items():
+            entries = self._read(offset)
+            for entry in entries:
+                if entry.producer_id in producer_ids:
+                    entry.txn_first_offset = None
+            if entries:
+                found[offset] = encode_snapshot(entries)
+        return found
 
 
 def encode_snapshot(entries: list[Producer]) -> bytes:

@@ -25,7 +25,7 @@ import numpy as np
 
 from headrace.kernel.errors import CorruptBatch
 from headrace.records import raw
-from headrace.records.batch import BatchView, TimestampType
+from headrace.records.batch import HEADER_BYTES, BatchView, TimestampType
 from headrace.records.control import ControlType, control_type
 from headrace.storage.compaction.job import Cleaned, CompactionJob, discard
 from headrace.storage.compaction.key_hashes import KeyHasher
@@ -33,7 +33,7 @@ from headrace.storage.compaction.offset_map import OffsetMap
 from headrace.storage.compaction.record_group import RecordGroup
 from headrace.storage.core.cleaned_transactions import CleanedTransactions
 from headrace.storage.files import CLEANED_SUFFIX
-from headrace.storage.producer_state import snapshots_in_transactions
+from headrace.storage.producer_state import SnapshotsInTransactions
 from headrace.storage.segment.batch_scan import scan_chunks
 from headrace.storage.segment.segment import AppendedBatch, Segment
 
@@ -69,18 +69,19 @@ class Cleaner:
             return done
         by_base = {segment.base_offset: segment for segment in job.segments}
         transactions = CleanedTransactions(job.aborted)
+        snapshots = SnapshotsInTransactions(job.directory, done.clean_up_to)
         try:
             for members in job.groups:
                 if members[0].base_offset >= done.clean_up_to:
                     break
                 old = [by_base[facts.base_offset] for facts in members]
-                done.replacements.append((old, self._copy(job, old, offsets, transactions, done)))
+                done.replacements.append((old, self._copy(job, old, offsets, transactions, snapshots, done)))
             # The copy drops a dirty record whose offset is not in the map, so the map must have seen each of them.
             if self._met != self._mapped:
                 raise CorruptBatch(
                     f"the first pass found {self._mapped} records with a key in the dirty part, the copy {self._met}"
                 )
-            done.outdated_snapshots = snapshots_in_transactions(job.directory, done.clean_up_to)
+            done.outdated_snapshots = snapshots.replacements()
         except BaseException:  # also a round that was stopped: its files must not stay
             discard(done)
             raise
@@ -145,6 +146,7 @@ class Cleaner:
         old: Sequence[Segment],
         offsets: OffsetMap,
         transactions: CleanedTransactions,
+        snapshots: SnapshotsInTransactions,
         done: Cleaned,
     ) -> Segment:
         fresh = Segment.create(
@@ -153,7 +155,12 @@ class Cleaner:
         try:
             for segment in old:
                 for _, batches in scan_chunks(segment.file, segment.size_bytes):
-                    self._write(fresh, batches, self._kept(job, batches, offsets, transactions), done)
+                    kept = self._kept(job, batches, offsets, transactions)
+                    for batch, rest in zip(batches, kept, strict=True):
+                        if batch.is_control:
+                            is_removed = rest is None or len(rest) == HEADER_BYTES
+                            snapshots.passed(batch.producer_id, batch.base_offset, is_removed=is_removed)
+                    self._write(fresh, batches, kept, done)
             for entry in transactions.kept_aborted:
                 fresh.txn_index.append(entry)
             transactions.kept_aborted.clear()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.kernel.dataclass import dataclass
 from headrace.storage.core.compaction import DirtyState, SegmentFacts, assess, group
+from headrace.storage.files import tolerated_no_space
 from headrace.storage.log import Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.segment.segment import Segment
@@ -43,9 +44,8 @@ class Cleaned:
     """Result of a round: for each group the old segments and the new one; the offset up to which the log is clean."""
 
     replacements: list[tuple[list[Segment], Segment]] = field(default_factory=list)
-    # Producer snapshots inside a transaction whose marker this round may have removed. Replayed from one of them, the
-    # transaction would never end.
-    outdated_snapshots: list[int] = field(default_factory=list)
+    # Producer snapshots inside a transaction whose marker this round has removed, and what replaces them.
+    outdated_snapshots: dict[int, bytes] = field(default_factory=dict)
     clean_up_to: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
@@ -117,7 +117,10 @@ def install(log: Log, job: CompactionJob, cleaned: Cleaned, now_ms: int) -> bool
     for olds, new in cleaned.replacements:
         log.segments.swap(olds, new, delete_at_ms, log_end_offset=log.log_end_offset)
     if cleaned.replacements:
-        log.producers.drop_snapshots(keep=log.segments.base_offsets | {log.log_end_offset})
+        bases = log.segments.base_offsets
+        with tolerated_no_space():  # without them a start reads more batches
+            log.producers.write_snapshots({at: new for at, new in cleaned.outdated_snapshots.items() if at in bases})
+        log.producers.drop_snapshots(keep=bases | {log.log_end_offset})
     return True
 
 

@@ -230,3 +230,28 @@ def test_a_start_without_a_stale_snapshot_ends_a_transaction_that_compaction_rem
     again = open_at(tmp_path / "orders-0", config, marks=PartitionCheckpoints(recovery_point=2))
     again.advance_high_watermark(again.log_end_offset)
     assert again.last_stable_offset == again.log_end_offset, "consumers would wait for the end of a transaction"
+
+
+def test_a_crash_after_a_round_keeps_the_producers_whose_records_were_deleted(tmp_path: Path) -> None:
+    """Only a snapshot knows them, and another producer had a transaction open when it was taken."""
+    config = replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}))
+    log = open_at(tmp_path / "orders-0", config)
+    put(log, ("a", "1"), producer=(PRODUCER, 0, 0))
+    end(log, PRODUCER, commit=True)
+    put(log, ("b", "1"), producer=(8, 0, 0))
+    log.roll()
+    end(log, 8, commit=True)
+    put(log, ("c", "1"))
+    log.roll()
+    put(log, ("c", "2"))
+    log.advance_log_start(3)
+    assert log.delete_old_segments(NOW_MS).count == 1
+    clean(log)
+    log.flush()
+    log.close(clean=False)
+    marks = PartitionCheckpoints(recovery_point=3, log_start_offset=3)
+    again = open_at(tmp_path / "orders-0", config, marks=marks)
+    again.advance_high_watermark(again.log_end_offset)
+    assert again.last_stable_offset == again.log_end_offset == 6
+    assert put(again, ("a", "1"), producer=(PRODUCER, 0, 0)) == 0 and again.log_end_offset == 6, "it is stored once"
+    assert put(again, ("b", "2"), producer=(8, 0, 1)) == 6, "it continues"
