@@ -109,7 +109,8 @@ class Segments:
         if offset >= active.base_offset:
             return active.read(offset, max_bytes, bound if bound < end else None, min_one_batch=min_one_batch)
         segments = self.all
-        for at in range(bisect_right(self._bases, offset) - 1, len(segments)):
+        # The log may start before its first segment: see `roll`, and compaction removes what was between.
+        for at in range(max(0, bisect_right(self._bases, offset) - 1), len(segments)):
             segment_end = self._bases[at + 1] if at + 1 < len(segments) else end
             limit = bound if bound < segment_end else None
             found = segments[at].read(offset, max_bytes, limit, min_one_batch=min_one_batch)

@@ -222,6 +222,22 @@ def test_follower_accepts_offset_gaps_but_no_lower_offset(tmp_path: Path) -> Non
     assert [record.offset for record in read_all(log)] == [10, 99]
 
 
+@pytest.mark.parametrize("first", [100, 1 << 31], ids=["skipped", "too far for the empty first segment"])
+def test_a_reader_below_the_first_segment_misses_no_batch(tmp_path: Path, first: int) -> None:
+    """A new replica of a compacted log: the leader's log starts at 0, and compaction has removed all before `first`."""
+    log = open_at(tmp_path / "orders-0")
+    if first == 100:
+        log.skip_to(first, now_ms=NOW_MS)
+    for offset in range(first, first + 3):
+        batch = build_batch([Record(b"key", b"value")], base_offset=offset)
+        log.append_as_follower(memoryview(batch))
+        if offset < first + 2:
+            log.roll()
+    assert log.log_start_offset == 0
+    assert [batch.base_offset for batch in read_batches(log)] == [first, first + 1, first + 2]
+    assert log.read(0, 1 << 20, up_to=first) is None
+
+
 def test_coordinator_records_skip_the_rules_for_clients(tmp_path: Path) -> None:
     log = open_at(tmp_path, LogConfig(cleanup_policy=frozenset({"compact"})))
     appended = log.append_as_leader(
