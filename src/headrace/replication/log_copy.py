@@ -100,7 +100,7 @@ def agreed_end(current: Log, future: Log) -> int:
     """The offset up to which both logs have the same records."""
     end = future.log_end_offset
     if end == future.log_start_offset:
-        return end
+        return min(end, current.log_end_offset)
     epoch = future.leader_epochs.epoch_of(end - 1)
     if epoch == UNDEFINED_EPOCH:
         return min(end, current.log_end_offset)  # records of an old format have no epochs

@@ -19,6 +19,7 @@ from headrace.cluster.view import ClusterView
 from headrace.config import load_broker_config
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
+from headrace.replication.log_copy import LogCopy
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica_moves import ReplicaMoves
@@ -31,7 +32,7 @@ from headrace.storage.segment.segment import Segment
 from tests.support.clock import wait_on_loop
 from tests.support.crash_images import fill, state
 from tests.support.crashing_files import FileCalls, Killed
-from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_dirs, read_batches
+from tests.support.logs import NOW_MS, a_batch, append, directory_in_memory, open_at, open_dirs, read_batches
 
 EPOCH = 7
 TOPIC_ID = uuid.UUID(int=5 << 90)
@@ -350,6 +351,22 @@ def test_the_copy_follows_truncation_and_retention_of_the_log(home: Path) -> Non
         return b"".join(bytes(batch.data) for batch in read_batches(old, start))
 
     asyncio.run(go())
+
+
+def test_an_empty_copy_follows_a_log_that_starts_over_at_a_lower_offset(tmp_path: Path) -> None:
+    """Its new leader was elected uncleanly and has fewer records."""
+    current, future = open_at(tmp_path / "a"), open_at(tmp_path / "b")
+    for log in (current, future):
+        log.truncate_fully_and_start_at(11)
+    current.truncate_fully_and_start_at(4)
+    append(current, a_batch(2), epoch=1)
+    copy = LogCopy(future, lambda: NOW_MS)
+    for _ in range(2):
+        step = copy.next_step(current)
+        assert step is not None
+        step[1]()
+    assert copy.next_step(current) is None
+    assert (future.log_start_offset, contents(future)) == (4, contents(current))
 
 
 def open_at_path(directory: Path) -> Log:
