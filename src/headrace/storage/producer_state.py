@@ -174,6 +174,10 @@ class SnapshotsInTransactions:
         except FileNotFoundError:  # retention may delete it meanwhile
             return []
 
+    @property
+    def have_open(self) -> bool:
+        return bool(self._unended)
+
     def passed(self, producer_id: int, marker_offset: int, *, is_removed: bool) -> None:
         """A marker, in offset order. It ends what is open in the snapshots before it."""
         unended = self._unended.get(producer_id, [])

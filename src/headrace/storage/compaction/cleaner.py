@@ -156,7 +156,7 @@ class Cleaner:
             for segment in old:
                 for _, batches in scan_chunks(segment.file, segment.size_bytes):
                     kept = self._kept(job, batches, offsets, transactions)
-                    for batch, rest in zip(batches, kept, strict=True):
+                    for batch, rest in zip(batches, kept, strict=True) if snapshots.have_open else ():
                         if batch.is_control:
                             is_removed = rest is None or len(rest) == HEADER_BYTES
                             snapshots.passed(batch.producer_id, batch.base_offset, is_removed=is_removed)
