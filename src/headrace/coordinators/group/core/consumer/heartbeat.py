@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from headrace.coordinators.codec.classic_groups import group_metadata_key
@@ -74,10 +75,23 @@ class ConsumerHeartbeats:
             group, member, updated, replaced, request.owned, effects, now_ms, visible=request.visible
         ).member
         self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
+        if effects.records:
+            effects.then = partial(self._look_again, group, member_id)
         shown = final.assigned_partitions
         tell = request.is_full or shown != member.assigned_partitions
         reply = HeartbeatReply(member_id, final.epoch, self._interval_ms(group.group_id), shown if tell else None)
         return effects.result(reply)
+
+    def _look_again(self, group: ConsumerGroup, member_id: str, error: ErrorCode, now_ms: int) -> Result | None:
+        """If a heartbeat is not written, the next one must find the same changes of topics. The member is alive."""
+        if error is ErrorCode.none:
+            return None
+        group.seen_image_version, group.seen_topic_names = -2, None
+        if self._groups.by_id.get(group.group_id) is not group or member_id not in group.members:
+            return None
+        effects = Effects()
+        self.keep_alive(group.group_id, member_id, self._session_timeout_ms(group.group_id), effects)
+        return effects.result()
 
     def _group_to_join(self, group_id: str, member_id: str, effects: Effects) -> ConsumerGroup:
         """Possibly a new group or an upgraded classic group. Only its replayed records add it to `groups`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from headrace.cluster.core.image import ClusterImage, TopicInfo
 from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
@@ -50,11 +51,24 @@ class ShareHeartbeats:
         effects = Effects()
         final = self._advance(group, member, replace(member, about=about), effects, now_ms)
         self.keep_alive(group.group_id, member.member_id, effects)
+        if effects.records:
+            effects.then = partial(self._look_again, group, member.member_id)
         tell = request.epoch == 0 or request.topic_names is not None or final.assigned != member.assigned
         interval_ms = self._own(group.group_id, "share.heartbeat.interval.ms", self._groups.settings.share_heartbeat_ms)
         return effects.result(
             HeartbeatReply(member.member_id, final.epoch, interval_ms, final.assigned if tell else None)
         )
+
+    def _look_again(self, group: ShareGroup, member_id: str, error: ErrorCode, now_ms: int) -> Result | None:
+        """If a heartbeat is not written, the next one must find the same changes of topics. The member is alive."""
+        if error is ErrorCode.none:
+            return None
+        group.seen_image_version = -2
+        if self._groups.share_groups.get(group.group_id) is not group or member_id not in group.members:
+            return None
+        effects = Effects()
+        self.keep_alive(group.group_id, member_id, effects)
+        return effects.result()
 
     def _member(self, group: ShareGroup, request: ShareHeartbeatRequest) -> ShareMember:
         known = group.members.get(request.member_id)
