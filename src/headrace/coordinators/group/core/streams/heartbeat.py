@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from headrace.coordinators.codec.rebalance_causes import CauseKind, RebalanceCause
@@ -83,7 +84,23 @@ class StreamsHeartbeats:
         if request.shutdown_application and group.shutdown_member_id is None:
             group.shutdown_member_id = member.member_id
         reply = self._reply(group, member, final, configured, request, statuses)
+        if effects.records:
+            effects.then = partial(self._not_written, group.group_id, member.member_id)
         return effects.result(reply)
+
+    def _not_written(self, group_id: str, member_id: str, error: ErrorCode, now_ms: int) -> Result | None:
+        """The timers of a heartbeat are not set if its records are refused. The member is alive."""
+        if error is ErrorCode.none:
+            return None
+        group = self._groups.by_id.get(group_id)
+        if not isinstance(group, StreamsGroup) or group.is_empty:
+            self._delayed.discard(group_id)  # the next member that joins begins the delay
+            return None
+        if member_id not in group.members:
+            return None
+        effects = Effects()
+        self.keep_alive(group_id, member_id, effects)
+        return effects.result()
 
     # Who
 

@@ -47,13 +47,18 @@ def image(version: int, topics: Mapping[str, int]) -> ClusterImage:
     return replace(image_of(**topics), version=version)
 
 
-def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> StreamsHeartbeatReply:
+def request_of(member: str, epoch: int, **changes: Any) -> StreamsHeartbeatRequest:
     values: dict[str, Any] = {"client_id": "c", "client_host": "/h"}
     if epoch == 0:
         values |= {"rebalance_timeout_ms": 30_000, "topology": STATEFUL, "process_id": f"p-{member}", "client_tags": ()}
         values |= {"active": {}, "standby": {}, "warmup": {}}
     request = StreamsHeartbeatRequest("s", member, epoch, **{**values, **changes})
     check_streams_heartbeat(request)
+    return request
+
+
+def beat(driver: GroupDriver, member: str, epoch: int, **changes: Any) -> StreamsHeartbeatReply:
+    request = request_of(member, epoch, **changes)
     reply: StreamsHeartbeatReply = driver.apply(driver.shard.streams_heartbeat(request, driver.now_ms))
     return reply
 
@@ -273,6 +278,34 @@ def test_the_first_target_waits_for_more_members() -> None:
     for member in "ab":
         owning(driver, member)
     assert len(active(driver, "a")) == len(active(driver, "b")) == 2, "nothing moved"
+
+
+def not_written(driver: GroupDriver, request: StreamsHeartbeatRequest) -> None:
+    """The log refuses the records of this heartbeat. The runtime then sets none of its timers."""
+    result = driver.shard.streams_heartbeat(request, driver.now_ms)
+    assert result.records and result.then is not None
+    following = result.then(ErrorCode.not_enough_replicas, driver.now_ms)
+    if following is not None:
+        driver.apply(following)
+
+
+def test_the_first_target_is_made_although_the_first_heartbeat_was_not_written() -> None:
+    driver = driver_of(groups=GroupSettings(streams_initial_rebalance_delay_ms=3_000, streams_assignment_interval_ms=0))
+    not_written(driver, request_of("a", 0))
+    assert codes(beat(driver, "a", 0)) == [StatusCode.ASSIGNMENT_DELAYED]
+    driver.advance(3_000)
+    assert group(driver).target["a"].active == {"0": frozenset(range(4))}
+
+
+def test_a_member_whose_heartbeats_are_not_written_stays() -> None:
+    driver = driver_of()
+    beat(driver, "a", 0)
+    for number in range(3):
+        driver.advance(40_000)
+        not_written(driver, request_of("a", 2, client_host=f"/{number}"))
+    assert set(group(driver).members) == {"a"}
+    driver.advance(45_000)
+    assert group(driver).is_empty
 
 
 def test_a_new_target_is_computed_only_after_the_interval() -> None:
