@@ -85,13 +85,15 @@ class DeadLetters:
     async def write(
         self, key: ShareKey, source: Partition, dead: Sequence[DeadRecords], topic: DeadLetterTopic
     ) -> None:
-        """Returns when the letters are committed, or given up."""
+        """Returns when the letters are committed, or given up. Raises NotLeader if another broker may lead the source
+        by now: it delivers the records again."""
         try:
             await self._check(topic.name, source.topic)
             index = key.partition % len(self._view.current.topics[topic.name].partitions)
             async for letters in self._letters(key, source, dead, topic.copies):
                 await self._write_patiently(topic.name, index, letters)
         except Fault as fault:
+            source.check_leads()
             self._tell(key, source, dead, topic.name, fault.message or fault.code.name)
         else:
             self._told.pop(key.group_id, None)

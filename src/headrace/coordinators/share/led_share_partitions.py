@@ -43,6 +43,8 @@ from headrace.storage.segment.txn_index import AbortedTransaction
 
 _log = logging.getLogger(__name__)
 _PIECE_BYTES: Final = 1 << 20
+# How often a lock that is over looks whether the lease has returned.
+_LEASE_PAUSE_S: Final = 0.5
 _TOLD: Final = {
     ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_not_available: ErrorCode.coordinator_not_available,
@@ -351,14 +353,22 @@ class LedSharePartitions:
             return share_partition.outbox.put(changes)
 
         async def write(topic: DeadLetterTopic) -> None:
-            await self._dead_letters.write(share_partition.key, share_partition.partition, changes.dead, topic)
+            try:
+                await self._dead_letters.write(share_partition.key, share_partition.partition, changes.dead, topic)
+            except NotLeader:
+                assert changes.number is not None, "a change with dead records can be reverted"
+                share_partition.core.undone({changes.number}, self._monotonic_ms())
+                self._written(share_partition)
+                raise
             await share_partition.outbox.put(changes)
 
         writing = asyncio.ensure_future(write(settings.dead_letters))
         share_partition.letters.add(writing)
         writing.add_done_callback(share_partition.letters.discard)
-        writing.add_done_callback(lambda done: done.cancelled() or done.exception())  # the outbox logs it
-        return asyncio.shield(writing)
+        answer = asyncio.shield(writing)
+        for future in (writing, answer):
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())  # the outbox logs it
+        return answer
 
     async def _write(
         self, share_partition: LedSharePartition, standing: ShareProgress, changes: Sequence[StateBatch]
@@ -397,14 +407,22 @@ class LedSharePartitions:
             share_partition.timer = asyncio.get_running_loop().call_later(delay, self._locks_are_over, share_partition)
 
     def _locks_are_over(self, share_partition: LedSharePartition) -> None:
-        """Without the lease, too: it may return in the same leader epoch, and the other locks are still valid then."""
+        """Without the lease the locks wait: it may return in the same leader epoch, and the other locks are still valid
+        then. Records that were delivered too often could not be read for their dead letters."""
         share_partition.timer = None
         key = share_partition.key
         try:
-            if self._loaded_in_epoch_of(self._led_by_image(key), key) is not share_partition:
+            partition = self._led_by_image(key)
+            if self._loaded_in_epoch_of(partition, key) is not share_partition:
                 return
         except Fault:
             self._drop(key)  # its topic is deleted, or another broker leads and writes its state
+            return
+        try:
+            partition.check_leads()
+        except NotLeader:
+            loop = asyncio.get_running_loop()
+            share_partition.timer = loop.call_later(_LEASE_PAUSE_S, self._locks_are_over, share_partition)
             return
         self._put(share_partition, share_partition.core.expire(self._monotonic_ms()))
         self._watch_locks(share_partition)
