@@ -166,6 +166,7 @@ class Replica:
         """Appends what the leader of the current epoch sent: records (maybe none), then its offsets."""
         assert not self.is_leader, "a leader appends no records of another replica"
         log = self.log
+        had_committed_all = log.high_watermark == log.log_end_offset
         if len(records):
             log.append_as_follower(records)
             self.bytes_replicated += len(records)
@@ -173,7 +174,8 @@ class Replica:
         if mark > log.high_watermark:
             ended = log.advance_high_watermark(mark)
             if self.readers.waiting:
-                self.readers.grew(len(records) or 1 << 30)
+                # Mostly the leader commits records at the next fetch: the bytes of the earlier ones are not counted.
+                self.readers.grew(len(records) if had_committed_all else 1 << 30)
                 if ended:
                     self.readers.transaction_ended()
         start = follower_log_start(leader_log_start, log.log_start_offset, log.high_watermark)

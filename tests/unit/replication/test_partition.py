@@ -340,6 +340,18 @@ def test_a_follower_long_poll_wakes_at_the_append_and_a_consumer_at_the_commit(b
     assert woken == ["follower", "consumer"]
 
 
+def test_a_long_poll_at_a_follower_wakes_for_the_records_of_an_earlier_fetch(broker: Broker) -> None:
+    """The leader commits them when the follower fetches again, and then sends the next ones with the high watermark."""
+    partition = partition_on(broker, FOLLOWED)
+    woken: list[str] = []
+    FetchWaiter(3 * RECORD.size, lambda: woken.append("enough")).watch(partition.readers)
+    several = b"".join(RECORD.pack(offset, 5, 42) for offset in range(4))
+    partition.append_as_follower(memoryview(several), leader_high_watermark=0, leader_log_start=0)
+    assert woken == []
+    partition.append_as_follower(memoryview(RECORD.pack(4, 5, 42)), leader_high_watermark=4, leader_log_start=0)
+    assert woken == ["enough"]
+
+
 def test_long_polls_wake_when_leadership_ends(broker: Broker) -> None:
     partition = partition_on(broker, LED)
     woken: list[str] = []
