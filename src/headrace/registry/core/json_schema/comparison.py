@@ -28,6 +28,7 @@ class Comparison:
         self.lenient = lenient
         # The values keep the schemas alive, because the keys contain their ids, which are unique only while they live.
         self._known: dict[tuple[int, int], tuple[JsonValue, JsonValue, list[Incompatibility]]] = {}
+        self._parts: dict[int, tuple[JsonValue, list[Node]]] = {}
 
     def compare(self, original: Node, update: Node, path: str = "#") -> list[Incompatibility]:
         original, update = original.resolved(), update.resolved()
@@ -37,7 +38,8 @@ class Comparison:
         if pair in self._known:
             return self._known[pair][2]
         self._known[pair] = (original.schema, update.schema, [])
-        found = list(self._compare(original, update, path))
+        # Without duplicates: two ways to the same faults would double them at each level.
+        found = list(dict.fromkeys(self._compare(original, update, path)))
         self._known[pair] = (original.schema, update.schema, found)
         return found
 
@@ -55,7 +57,7 @@ class Comparison:
                 "SCHEMA_ADDED", path, "the old schema accepts any value, the new one does not", "keep it unrestricted"
             )
             return
-        olds, news = original.parts(), update.parts()
+        olds, news = self._parts_of(original), self._parts_of(update)
         sums = [each for each in olds if _branches(each)]
         for new in news:
             if any(old.schema == new.schema and old.resolver is new.resolver for old in olds):
@@ -68,6 +70,14 @@ class Comparison:
             attempts = [list(self._part(old, new, path)) for old in candidates]
             if all(attempts):
                 yield from _nearest(candidates, attempts, new)
+
+    def _parts_of(self, node: Node) -> list[Node]:
+        """The same nodes each time. A part may be a new object, and `_known` would not know its next copy: definitions
+        that lead to the next one in two ways would take exponential time."""
+        known = self._parts.get(id(node.schema))
+        if known is None:
+            known = self._parts[id(node.schema)] = (node.schema, node.parts())
+        return known[1]
 
     def _part(self, old: Node, new: Node, path: str) -> Iterator[Incompatibility]:
         """Compares two simple schemas."""

@@ -69,6 +69,19 @@ def test_definitions_that_each_name_the_next_one_twice() -> None:
     watch.at_most(60, because="each definition is looked at once, and not 2**40 times")
 
 
+@pytest.mark.parametrize("new", [{"enum": [1]}, {"not": {"type": "string"}}, {"type": "integer", "anyOf": [{}, {}]}])
+def test_unions_that_lead_to_the_next_one_in_two_ways(new: Any) -> None:
+    def link(n: int) -> dict[str, Any]:
+        following = {"$ref": f"#/definitions/d{n + 1}"}
+        return {"anyOf": [following, {"allOf": [following]}]}
+
+    links = {f"d{n}": link(n) for n in range(40)}
+    old = {"definitions": {**links, "d40": {"type": "number"}}, "$ref": "#/definitions/d0"}
+    watch = Stopwatch()
+    assert kinds(old, new)
+    watch.at_most(60, because="each definition is compared with the new schema once, and not 2**40 times")
+
+
 def test_a_schema_that_names_itself() -> None:
     itself = {"allOf": [{"$ref": "#"}, {"type": "integer"}]}
     assert kinds({"type": "integer"}, itself) == set()
