@@ -8,7 +8,8 @@ thread cannot be stopped from outside. So the evaluation counts its work, and en
 - A function or an operator costs as many steps as it reads elements of lists and maps, and 32 characters are one step.
 
 An error in an expression is a value, and the text of an error quotes the values that led to it. Errors that quote
-errors double with each operator, so here an operator with an error has this error as its value.
+errors double with each operator, so here an operator with an error has this error as its value. So has a macro: the
+library takes an error for true, and `filter` and `exists_one` would keep the element.
 
 The library compiles an expression to Python that names its functions with their modules. `counted_names` are the global
 names of that Python, with functions that count in the place of the library's.
@@ -68,7 +69,9 @@ def counted_names() -> dict[str, Any]:
         "logical_condition": lambda value, *branches: celtypes.logical_condition(_truth(value), *branches),
     }
     functions = _counted(evaluation, lambda name: name.startswith(("bool_", "function_", "operator_")))
-    macros = {f"macro_{name}": _visiting(getattr(evaluation, f"macro_{name}")) for name in MACROS}
+    all_macros = {name: _without_errors(getattr(evaluation, f"macro_{name}")) for name in MACROS}
+    all_macros |= {"all": _each(decides=False), "exists": _each(decides=True)}
+    macros = {f"macro_{name}": _visiting(macro) for name, macro in all_macros.items()}
     evaluating = SimpleNamespace(**{**vars(evaluation), **functions, **macros})
     return {
         **vars(evaluation),
@@ -127,6 +130,46 @@ def _reading(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*values)
 
     return counted
+
+
+def _each(*, decides: bool) -> Callable[..., Any]:
+    """`all` or `exists`: `&&` or `||` of all elements. The library's do not take the truth value of `has`, nor two
+    errors before the element that decides."""
+    from celpy.celtypes import BoolType
+    from celpy.evaluation import result
+
+    connected = _connective(decides=decides)
+
+    def macro(activation: Any, variable: str, expression: Any, elements: Callable[[Any], Any]) -> Any:
+        found: Any = BoolType(not decides)
+        for element in elements(activation):
+            found = connected(found, result(activation.nested_activation(vars={variable: element}), expression))
+        return found
+
+    return macro
+
+
+class _Failed(Exception):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _without_errors(macro: Callable[..., Any]) -> Callable[..., Any]:
+    """The macro has the first error of an element as its value."""
+
+    def checked(activation: Any, variable: str, expression: Any, elements: Callable[[Any], Any]) -> Any:
+        def value_of(inner: Any) -> Any:
+            value = _truth(expression(inner))
+            if isinstance(value, Exception):
+                raise _Failed(value)
+            return value
+
+        try:
+            return macro(activation, variable, value_of, elements)
+        except _Failed as failed:
+            return failed.error
+
+    return checked
 
 
 def _visiting(macro: Callable[..., Any]) -> Callable[..., Any]:

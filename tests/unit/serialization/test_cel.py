@@ -97,6 +97,42 @@ def test_has_can_be_combined() -> None:
     assert CelExpression("has(value.state)").holds(ORDER)
 
 
+LINES = json_to_cel({"lines": [{"id": 1}, {"id": 2}, {"id": 3, "tax": 4}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("value.lines.all(line, has(line.id))", True),
+        ("value.lines.all(line, has(line.tax))", False),
+        ("value.lines.exists(line, has(line.tax))", True),
+        ("value.lines.exists(line, has(line.price))", False),
+        ("value.lines.map(line, has(line.tax)) == [false, false, true]", True),
+        ("value.lines.exists(line, line.tax == 4)", True),
+        ("value.lines.all(line, line.tax == 5)", False),
+    ],
+)
+def test_macros_take_has_and_elements_without_the_field(text: str, expected: bool) -> None:
+    """As CEL says: an element that decides does so beside the errors of other elements."""
+    assert CelExpression(text).value({"value": LINES}) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value.lines.exists(line, line.tax == 5)",
+        "value.lines.all(line, line.tax == 4)",
+        "value.lines.filter(line, line.tax == 4 && true).size() > 0",
+        "value.lines.exists_one(line, line.price == 1 || line.tax == 4)",
+        "value.lines.map(line, line.price == 1 || line.tax == 4).size() > 0",
+    ],
+)
+def test_an_error_of_an_element_is_no_truth(text: str) -> None:
+    with pytest.raises(NoValue):
+        CelExpression(text).value({"value": LINES})
+    assert CelExpression(f"{text} || value.lines.size() == 3").holds({"value": LINES})
+
+
 def test_private_names_are_refused() -> None:
     with pytest.raises(NotCel, match="may not begin with __"):
         CelExpression("__dict__ == 1")
