@@ -12,7 +12,7 @@ import referencing.exceptions
 import referencing.jsonschema
 
 from headrace.serialization.errors import SerializationError
-from headrace.serialization.json_validation import validator_of
+from headrace.serialization.json_validation import TooManySteps, limited_steps, validator_of
 from headrace.serialization.patterns import UnsupportedPattern
 from headrace.serialization.plain_values import as_json
 from headrace.serialization.registry_client import RegistryClient
@@ -50,12 +50,13 @@ class JsonCodec:
     def encode(self, value: Any) -> bytes:
         plain = as_json(value)
         try:
-            problem = jsonschema.exceptions.best_match(self._validator.iter_errors(plain))
+            with limited_steps():
+                problem = jsonschema.exceptions.best_match(self._validator.iter_errors(plain))
         except referencing.exceptions.Unresolvable as fault:
             raise SerializationError(
                 f"the JSON Schema uses {fault.ref!r}, which is not among its references"
             ) from fault
-        except UnsupportedPattern as fault:
+        except (UnsupportedPattern, TooManySteps) as fault:
             raise SerializationError(f"JSON Schema: {fault}") from fault
         except RecursionError as fault:
             raise SerializationError("the value or the JSON Schema nests too deeply") from fault

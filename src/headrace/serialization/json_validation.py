@@ -1,13 +1,19 @@
-"""Validators of `jsonschema` that fetch nothing and match patterns in linear time.
+"""Validators of `jsonschema` that fetch nothing, match patterns in linear time and end.
 
 Without a registry, `jsonschema` fetches references to other hosts. It matches patterns with `re` in four keywords,
 which are replaced here. A subschema may name another draft (`$schema`), and then `jsonschema` continues with the
 validator of that draft. So `evolve` is replaced, too.
+
+Definitions that each name the next one twice take exponential time for their number, and as many errors. So a service
+counts the subschemas that it applies (`limited_steps`), and refuses a value that needs too many.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,6 +28,34 @@ Matches = Callable[[str, str], bool]
 Errors = Iterator[ValidationError]
 Keyword = Callable[[Any, Any, Any, Any], Errors]
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+# About two seconds of one processor. An array of numbers takes a step for each.
+MOST_STEPS: Final = 200_000
+
+
+class TooManySteps(Exception):
+    def __init__(self) -> None:
+        super().__init__(
+            f"the value takes more than {MOST_STEPS:,} steps: use fewer references that lead to the same definition, "
+            "or write the record with a client that does not use the HTTP services"
+        )
+
+
+class _Account(threading.local):
+    steps_left: float = math.inf
+
+
+_account = _Account()
+
+
+@contextmanager
+def limited_steps() -> Iterator[None]:
+    """Validators in this block and thread raise TooManySteps after MOST_STEPS together, unless they have
+    `any_pattern`."""
+    _account.steps_left = MOST_STEPS
+    try:
+        yield
+    finally:
+        _account.steps_left = math.inf
 
 
 def validator_of(
@@ -32,7 +66,8 @@ def validator_of(
     any_pattern: bool = False,
 ) -> Any:
     """A validator of the draft that the document names. `registry` has all documents that it may refer to. With
-    `any_pattern` Python's `re` matches what RE2 cannot: only in a process of the schema's user."""
+    `any_pattern` Python's `re` matches what RE2 cannot, and steps are not limited: only in a process of the schema's
+    user. Without it the validator raises UnsupportedPattern and TooManySteps."""
     draft = validator_for(document, default=default)
     return _linear(draft, any_pattern)(document, registry=registry)
 
@@ -49,6 +84,10 @@ def _linear(draft: type[Any], any_pattern: bool) -> type[Any]:
     evolve = made.evolve
 
     def evolve_linear(self: Any, **changes: Any) -> Any:
+        if not any_pattern:
+            _account.steps_left -= 1
+            if _account.steps_left < 0:
+                raise TooManySteps
         found = evolve(self, **changes)
         if type(found) is made:
             return found

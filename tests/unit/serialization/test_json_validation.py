@@ -10,6 +10,7 @@ import pytest
 import referencing
 from jsonschema.validators import validator_for
 
+from headrace.serialization import json_validation
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.json_schema import JsonCodec
 from headrace.serialization.json_validation import validator_of
@@ -67,6 +68,21 @@ def test_a_service_refuses_a_value_whose_pattern_it_cannot_match(pattern: str) -
     assert own.encode("a") == b'"a"'
     with pytest.raises(SerializationError, match="does not match"):
         own.encode("b")
+
+
+def test_definitions_that_each_name_the_next_one_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_validation, "MOST_STEPS", 2_000)
+    links = {f"d{n}": {"allOf": [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(40)}
+    schema = {"definitions": {**links, "d40": {"type": "integer"}}, "$ref": "#/definitions/d0"}
+    watch = Stopwatch()
+    for value in (1, "a"):
+        with pytest.raises(SerializationError, match="takes more than 2,000 steps"):
+            codec(schema).encode(value)
+    watch.at_most(60, because="a value has a budget, and does not visit 2**40 schemas")
+    numbers = codec({"items": {"type": "integer"}})
+    for _ in range(2):
+        assert numbers.encode([1] * 1_500), "each value has a budget of its own"
+    assert codec({"items": {"type": "integer"}}, any_pattern=True).encode([1] * 3_000), "a user's own process has none"
 
 
 def test_patterns_follow_ecma_262() -> None:

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from headrace.kernel.json_values import JsonValue
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.node import Node
-from headrace.serialization.json_validation import validator_of
+from headrace.serialization.json_validation import TooManySteps, validator_of
 from headrace.serialization.patterns import UnsupportedPattern
 
 _TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -211,11 +211,12 @@ def _values(node: Node) -> list[JsonValue] | None:
 
 
 def _accepts_value(value: JsonValue, node: Node) -> bool:
-    """A value counts as rejected if its schema cannot be resolved here, or has a pattern that cannot be matched."""
+    """A value counts as rejected if its schema cannot be resolved here, has a pattern that cannot be matched, or takes
+    too many steps."""
     try:
         validator = validator_of(dict(node.keywords), referencing.Registry(), Draft202012Validator)
         return bool(validator.is_valid(value))
-    except (referencing.exceptions.Unresolvable, UnsupportedPattern, RecursionError):
+    except (referencing.exceptions.Unresolvable, UnsupportedPattern, TooManySteps, RecursionError):
         return False
 
 

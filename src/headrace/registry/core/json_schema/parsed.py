@@ -21,6 +21,7 @@ from headrace.registry.core.json_schema.tags import json_tags, with_json_tags
 from headrace.registry.core.json_text import json_text, parse_json
 from headrace.registry.core.schema_types import ParsedSchema
 from headrace.registry.core.tags import TagChange, Tags
+from headrace.serialization.json_validation import limited_steps
 
 # These keywords contain values, not schemas.
 _VALUES: Final = ("const", "enum", "default", "examples", "example")
@@ -69,7 +70,8 @@ class ParsedJson:
     def incompatibilities(self, writer: ParsedSchema, *, lenient: bool) -> list[Incompatibility]:
         assert isinstance(writer, ParsedJson)
         try:
-            return Comparison(lenient=lenient).compare(writer.node, self.node)
+            with limited_steps():
+                return Comparison(lenient=lenient).compare(writer.node, self.node)
         except referencing.exceptions.Unresolvable as fault:
             raise InvalidSchema(
                 f"Invalid JSON schema: '{fault.ref}', which it or one of its references uses, leads nowhere: "

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.registry.core.json_schema.parsed import ParsedJson
+from headrace.serialization import json_validation
 from tests.support.clock import Stopwatch
 
 SLOW = "^(a+)+$"
@@ -67,6 +68,16 @@ def test_definitions_that_each_name_the_next_one_twice() -> None:
     assert kinds(chain("integer"), chain("number")) == set()
     assert kinds(chain("number"), chain("integer")) == {"TYPE_CHANGED"}
     watch.at_most(60, because="each definition is looked at once, and not 2**40 times")
+
+
+def test_a_value_that_takes_too_many_steps_counts_as_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_validation, "MOST_STEPS", 2_000)
+    links = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    new = {"$defs": {**links, "d40": {"type": "integer"}}, "properties": {"a": {"$ref": "#/$defs/d0"}}}
+    watch = Stopwatch()
+    assert kinds({"enum": [{"a": 1}, {"a": 2}]}, new) == {"TYPE_CHANGED"}
+    assert kinds({"enum": [{"a": 1}]}, {"properties": {"a": {"type": "integer"}}}) == set()
+    watch.at_most(60, because="the values share a budget, and do not visit 2**40 schemas")
 
 
 @pytest.mark.parametrize("new", [{"enum": [1]}, {"not": {"type": "string"}}, {"type": "integer", "anyOf": [{}, {}]}])
