@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -68,8 +68,14 @@ def validator_of(
     """A validator of the draft that the document names. `registry` has all documents that it may refer to. With
     `any_pattern` Python's `re` matches what RE2 cannot, and steps are not limited: only in a process of the schema's
     user. Without it the validator raises UnsupportedPattern and TooManySteps."""
-    draft = validator_for(document, default=default)
-    return _linear(draft, any_pattern)(document, registry=registry)
+    draft = _linear(validator_for(document, default=default), any_pattern)
+    validator = draft(document, registry=registry)
+    # A reference to an anchor or an `$id` makes the library search all documents for them, each time anew.
+    with suppress(Exception):  # a schema that is none in some place, for example null: only a reference there needs it
+        resolver = validator._resolver
+        searched = resolver._registry.crawl().resolver(resolver._base_uri)
+        return draft(document, registry=registry, _resolver=searched)
+    return validator
 
 
 @lru_cache

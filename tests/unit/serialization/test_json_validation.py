@@ -85,6 +85,22 @@ def test_definitions_that_each_name_the_next_one_twice(monkeypatch: pytest.Monke
     assert codec({"items": {"type": "integer"}}, any_pattern=True).encode([1] * 3_000), "a user's own process has none"
 
 
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_references_to_anchors_do_not_search_the_schema_for_each_value(keyword: str) -> None:
+    anchor = "$anchor" if keyword == "$ref" else "$dynamicAnchor"
+    named = {f"d{n}": {anchor: f"a{n}"} for n in range(2_000)}
+    schema = {"$schema": DRAFTS[-1], "$defs": named, "items": {keyword: "#a1"}}
+    watch = Stopwatch()
+    codec(schema).encode([1] * 2_000)
+    watch.at_most(60, because="the anchors are found once, and not for each of 2,000 values")
+
+
+@pytest.mark.parametrize("inner", [None, "a", {"$id": 5}, {"$id": "http://["}, {"properties": []}, {"items": "a"}])
+def test_a_value_can_be_read_by_a_schema_that_is_none_in_some_place(inner: Any) -> None:
+    """Other registries may have taken it."""
+    assert codec({"properties": {"a": inner}}).decode(b"1") == 1
+
+
 def test_patterns_follow_ecma_262() -> None:
     assert matches(r"^[\u4e00-\u9fa5]+$", "漢字")
     assert matches(r"^\p{L}{1,30}$", "Åsa")

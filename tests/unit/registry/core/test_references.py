@@ -17,6 +17,7 @@ from headrace.registry.core.schema_types import parse
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.json_schema import JsonCodec
 from headrace.serialization.schema import RegisteredSchema
+from tests.support.clock import Stopwatch
 
 ENUM = {"enum": [1]}
 
@@ -104,6 +105,25 @@ def test_a_value_is_validated_without_a_request(server: Server) -> None:
             except SerializationError as fault:
                 assert server.url in str(fault)
     assert server.paths == []
+
+
+@pytest.mark.parametrize("keyword", ["$id", "$anchor"])
+def test_many_references_to_names_are_resolved_at_once(keyword: str) -> None:
+    named = {f"d{n}": {keyword: f"a{n}"} for n in range(2_000)}
+    prefix = "" if keyword == "$id" else "#"
+    document = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.com/many",
+        "$defs": named,
+        "properties": {f"p{n}": {"$ref": f"{prefix}a{n}"} for n in range(2_000)},
+    }
+    watch = Stopwatch()
+    ParsedJson.parse(json.dumps(document), {})
+    watch.at_most(60, because="the document is searched for names once, and not for each reference")
+
+
+def test_an_id_that_is_no_address_is_taken_where_no_reference_needs_it() -> None:
+    ParsedJson.parse(json.dumps({"properties": {"a": {"$id": "http://["}}}), {})
 
 
 XSD = '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import jsonschema
@@ -51,7 +52,11 @@ class ParsedJson:
                 registry = registry.with_resource(str(resource.id()), resource)
         own = _resource(document)
         base = own.id() or ""
-        node = Node(document, registry.with_resource(base, own).resolver(base_uri=base))
+        registry = registry.with_resource(base, own)
+        # A reference to an anchor or an `$id` makes the library search the whole document for them, each time anew.
+        with suppress(Exception):  # for example an `$id` that is no address: only a reference needs it
+            registry = registry.crawl()
+        node = Node(document, registry.resolver(base_uri=base))
         _check_references(node, "#")
         return cls(document, node)
 
