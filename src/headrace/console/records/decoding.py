@@ -28,6 +28,8 @@ _KEY_SCHEMA: Final = "__key_schema_id"
 _VALUE_SCHEMA: Final = "__value_schema_id"
 # Headers of a dead letter that say why it is one.
 _FAILURE: Final = ("headrace.error", "__connect.errors.exception", "__dlq.errors.message")
+# Blanks, and the byte order marks of UTF-8 and UTF-16.
+_BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf\xff\xfe\0"
 _UNTOLD: Final = "it cannot be decoded; the reason may quote the value, so this console does not show it"
 _BEGINNING_ONLY: Final = "only its beginning is shown here: open the record"
 # More than this is not parsed as JSON for a list: it would block the page.
@@ -121,7 +123,7 @@ class Decoding:
         if not self.masks:
             return found
         names_schema = is_key and (data[:1] == b"\0" or any(name == _KEY_SCHEMA for name, _ in headers))
-        if is_key and not names_schema and not _may_have_fields(found):
+        if is_key and not names_schema and not _may_have_fields(found, data):
             return found
         return self._masked(found, is_key=is_key)
 
@@ -144,7 +146,7 @@ class Decoding:
             return found
         if name.startswith(_FAILURE):
             return Shown(HIDDEN, MASKED, len(data))
-        return self._masked(found) if found.kind == JSON or _may_have_fields(found) else found
+        return self._masked(found) if found.kind == JSON or _may_have_fields(found, data) else found
 
     def _by_chosen_schema(self, data: bytes) -> Shown | None:
         """As if the value named the chosen schema. It may name another one in its first bytes, or begin like that by
@@ -196,10 +198,13 @@ def _plain(data: bytes) -> Shown:
     return Shown(TEXT, text, len(data))
 
 
-def _may_have_fields(found: Shown) -> bool:
-    """Whether this is JSON, or text that looks like JSON: cut, broken, or behind a byte order mark."""
+def _may_have_fields(found: Shown, data: bytes) -> bool:
+    """Whether this is JSON, or looks like JSON: cut, broken, behind a byte order mark, or in another encoding than
+    UTF-8."""
     if found.kind == JSON:
         return isinstance(found.value, dict | list)
+    if found.kind == HEX:
+        return data.lstrip(_BEFORE_JSON)[:1] in (b"{", b"[")
     text = found.value if found.kind == TEXT and isinstance(found.value, str) else ""
     return "{" in text or text.lstrip("\ufeff \t\r\n").startswith("[")
 

@@ -26,6 +26,7 @@ from headrace.serialization.schema import RegisteredSchema
 SECRET = "ann@secret"
 FIELD = {"email": SECRET, "town": "Ulm"}
 PLAIN = json.dumps(FIELD).encode()
+LATIN_1 = PLAIN.replace(b"Ulm", "Köln".encode("latin-1"))
 AVRO = bytes([2 * len(SECRET)]) + SECRET.encode()
 
 
@@ -74,6 +75,9 @@ RECORDS = {
     "key": Record(PLAIN, None),
     "key behind a blank": Record(b" " + PLAIN, None),
     "broken key": Record(PLAIN[:-1], None),
+    "key in Latin-1": Record(LATIN_1, None),
+    "key with a control character": Record(PLAIN.replace(b"Ulm", b"U\x01m"), None),
+    "header in Latin-1": Record(None, b"{}", (("h", LATIN_1),)),
     "key that names a schema": Record(named(1, b"\xff\xff" + SECRET.encode()), None),
     "Avro key": Record(named(1, AVRO), None),
     "header": Record(None, b"{}", (("h", PLAIN), ("i", b" " + PLAIN), ("j", PLAIN[:-1]))),
