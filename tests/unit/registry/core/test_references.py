@@ -107,6 +107,42 @@ def test_a_value_is_validated_without_a_request(server: Server) -> None:
     assert server.paths == []
 
 
+def bundle(reference: dict[str, str], kind: str) -> dict[str, Any]:
+    """A list whose schema is a document of its own in this document."""
+    item = {"$anchor": "item", "$dynamicAnchor": "node", "type": kind}
+    inner = {"$id": "list", "items": reference, "$defs": {"item": item}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.com/schemas/root",
+        "properties": {"list": {"$ref": "list"}, "own": {"$ref": "#/$defs/own"}},
+        "$defs": {"list": inner, "own": {"type": kind}},
+    }
+
+
+@pytest.mark.parametrize("reference", [{"$ref": "#/$defs/item"}, {"$ref": "#item"}, {"$dynamicRef": "#node"}])
+def test_references_in_an_embedded_document_lead_into_it(reference: dict[str, str]) -> None:
+    compare(bundle(reference, "integer"), bundle(reference, "number"), {})
+    writer = ParsedJson.parse(json.dumps(bundle(reference, "string")), {})
+    found = ParsedJson.parse(json.dumps(bundle(reference, "number")), {}).incompatibilities(writer, lenient=False)
+    assert {each.kind for each in found} == {"TYPE_CHANGED"}
+    assert any("items" in each.path for each in found)
+    with pytest.raises(InvalidSchema, match="leads nowhere"):
+        ParsedJson.parse(json.dumps(bundle({"$ref": "#/$defs/absent"}, "number")), {})
+
+
+@pytest.mark.parametrize("root", ["schemas/root", "https://example.com/root"])
+def test_a_property_with_an_id_may_name_a_definition_of_the_whole_document(root: str) -> None:
+    def document(kind: str) -> dict[str, Any]:
+        item = {"$id": "/properties/a/items", "$ref": "#/definitions/a"}
+        return {
+            "$id": root,
+            "properties": {"a": {"$id": "/properties/a", "items": item, "not": {"$ref": "#/definitions/a"}}},
+            "definitions": {"a": {"type": kind}},
+        }
+
+    compare(document("integer"), document("integer"), {})
+
+
 @pytest.mark.parametrize("keyword", ["$id", "$anchor"])
 def test_many_references_to_names_are_resolved_at_once(keyword: str) -> None:
     named = {f"d{n}": {keyword: f"a{n}"} for n in range(2_000)}

@@ -7,7 +7,11 @@ that must hold. `parts` returns the schema as a list of simple schemas that must
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+import referencing
+import referencing.exceptions
+import referencing.jsonschema
 
 from headrace.kernel.dataclass import dataclass
 from headrace.kernel.json_values import JsonValue
@@ -23,6 +27,44 @@ ANNOTATIONS: Final = frozenset(
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _COMBINED: Final = ("allOf", "anyOf", "oneOf")
 _DEEPEST: Final = 50
+_DRAFT_7: Final = referencing.jsonschema.DRAFT7
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedResolver:
+    """Resolves references in a schema with an `$id`: relative to it, else as in the schema around it. Strictly, that is
+    wrong, but many schemas have an `$id` at each property, and references to the definitions of the whole document."""
+
+    inner: Any
+    outer: Any
+
+    def lookup(self, reference: str) -> Any:
+        try:
+            return self.inner.lookup(reference)
+        except referencing.exceptions.Unresolvable as fault:
+            try:
+                return self.outer.lookup(reference)
+            except referencing.exceptions.Unresolvable:
+                raise fault from None
+
+    def in_subresource(self, resource: referencing.Resource[JsonValue]) -> Any:
+        return self.inner.in_subresource(resource)
+
+
+def resolver_in(schema: JsonValue, outer: Any) -> Any:
+    """The resolver of references in a schema. `outer` is the one of the schema around it."""
+    if not isinstance(schema, dict) or not isinstance(schema.get("$id"), str):
+        return outer
+    try:
+        return EmbeddedResolver(outer.in_subresource(resource_of(schema)), outer)
+    except ValueError:  # an `$id` that is no address
+        return outer
+
+
+def resource_of(document: JsonValue) -> referencing.Resource[JsonValue]:
+    named = document.get("$schema") if isinstance(document, dict) else None
+    known = referencing.jsonschema.specification_with(named, default=_DRAFT_7) if isinstance(named, str) else _DRAFT_7
+    return known.create_resource(document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +73,7 @@ class Node:
     resolver: JsonValue
 
     def at(self, schema: JsonValue) -> Node:
-        return Node(schema, self.resolver)
+        return Node(schema, resolver_in(schema, self.resolver))
 
     def resolved(self) -> Node:
         """Follows references that have no other keywords next to them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import jsonschema
 import referencing
@@ -17,7 +17,7 @@ from headrace.registry.core.content import JSON
 from headrace.registry.core.errors import InvalidSchema
 from headrace.registry.core.incompatibility import Incompatibility
 from headrace.registry.core.json_schema.comparison import Comparison
-from headrace.registry.core.json_schema.node import REFERENCES, Node
+from headrace.registry.core.json_schema.node import REFERENCES, Node, resolver_in, resource_of
 from headrace.registry.core.json_schema.tags import json_tags, with_json_tags
 from headrace.registry.core.json_text import json_text, parse_json
 from headrace.registry.core.schema_types import ParsedSchema
@@ -28,7 +28,6 @@ from headrace.serialization.json_validation import limited_steps
 _VALUES: Final = ("const", "enum", "default", "examples", "example")
 # These keywords contain schemas by name.
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-_DRAFT_7: Final = referencing.jsonschema.DRAFT7
 
 
 class ParsedJson:
@@ -46,11 +45,11 @@ class ParsedJson:
         _check(document)
         registry: referencing.Registry[JsonValue] = referencing.Registry()
         for name, referenced in references.items():
-            resource = _resource(parse_json(referenced, f"the referenced JSON schema '{name}'"))
+            resource = resource_of(parse_json(referenced, f"the referenced JSON schema '{name}'"))
             registry = registry.with_resource(name, resource)
             if resource.id() is not None:
                 registry = registry.with_resource(str(resource.id()), resource)
-        own = _resource(document)
+        own = resource_of(document)
         base = own.id() or ""
         registry = registry.with_resource(base, own)
         # A reference to an anchor or an `$id` makes the library search the whole document for them, each time anew.
@@ -97,12 +96,6 @@ class ParsedJson:
         return isinstance(properties, dict) and name in properties
 
 
-def _resource(document: JsonValue) -> referencing.Resource[JsonValue]:
-    named = document.get("$schema") if isinstance(document, dict) else None
-    known = referencing.jsonschema.specification_with(named, default=_DRAFT_7) if isinstance(named, str) else _DRAFT_7
-    return known.create_resource(document)
-
-
 def _check(document: JsonValue) -> None:
     """Validates against the metaschema of its draft (7 unless `$schema` names another)."""
     validator = validator_for(document, default=jsonschema.Draft7Validator)
@@ -117,13 +110,13 @@ def _check(document: JsonValue) -> None:
 
 def _check_references(node: Node, at: str) -> None:
     """Every reference must resolve within the schema and its references. Nothing is fetched from other hosts."""
-    for where, schema in _subschemas(node.schema, at):
+    for where, schema, resolver in _subschemas(node.schema, at, node.resolver):
         for keyword in REFERENCES:
             target = schema.get(keyword)
             if not isinstance(target, str):
                 continue
             try:
-                node.resolver.in_subresource(_resource(schema)).lookup(target)
+                resolver.lookup(target)
             except referencing.exceptions.Unresolvable as fault:
                 raise InvalidSchema(
                     f"Invalid JSON schema at {where}: {keyword} '{target}' leads nowhere: define it, or add a "
@@ -131,19 +124,20 @@ def _check_references(node: Node, at: str) -> None:
                 ) from fault
 
 
-def _subschemas(schema: JsonValue, at: str) -> Iterator[tuple[str, dict[str, JsonValue]]]:
+def _subschemas(schema: JsonValue, at: str, resolver: Any) -> Iterator[tuple[str, dict[str, JsonValue], Any]]:
+    """Each subschema with its place and its resolver."""
     if isinstance(schema, dict):
-        yield at, schema
+        yield at, schema, resolver
         for name, value in schema.items():
             if name in _NAMED and isinstance(value, dict):
                 # The names are the user's, and none of them is a keyword.
                 for key, below in value.items():
-                    yield from _subschemas(below, f"{at}/{name}/{key}")
+                    yield from _subschemas(below, f"{at}/{name}/{key}", resolver_in(below, resolver))
             elif name not in _VALUES:
-                yield from _subschemas(value, f"{at}/{name}")
+                yield from _subschemas(value, f"{at}/{name}", resolver_in(value, resolver))
     elif isinstance(schema, list):
         for index, value in enumerate(schema):
-            yield from _subschemas(value, f"{at}/{index}")
+            yield from _subschemas(value, f"{at}/{index}", resolver_in(value, resolver))
 
 
 def _sorted(document: JsonValue) -> JsonValue:
