@@ -6,6 +6,8 @@ thread cannot be stopped from outside. So the evaluation counts its work, and en
 
 - Each element that a macro visits costs as much as the expression is long, because it is evaluated once for it.
 - A function or an operator costs as many steps as it reads elements of lists and maps, and 32 characters are one step.
+- A regular expression also costs the steps of the time that it takes: neither its length nor that of the text tells
+  how long RE2 compiles it, or matches with hundreds of repetitions.
 
 An error in an expression is a value, and the text of an error quotes the values that led to it. Errors that quote
 errors double with each operator, so here an operator with an error has this error as its value. So has a macro: the
@@ -19,9 +21,12 @@ from __future__ import annotations
 
 import operator
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any, Final
+
+from headrace.serialization.patterns import UnsupportedPattern, matches
 
 # About half a second of one processor at most. A macro with an expression of 40 characters visits 25,000 elements.
 MOST_STEPS: Final = 400_000
@@ -29,6 +34,7 @@ MOST_STEPS: Final = 400_000
 _VISIT_STEPS: Final = 8
 _CHARACTERS_EVALUATED: Final = 1
 _CHARACTERS_READ: Final = 32
+_MATCHING_STEP_NS: Final = 1_250
 MACROS: Final = ("map", "filter", "all", "exists", "exists_one")
 # These take an element or a length, and read no more than that.
 _READ_NOTHING: Final = frozenset({"getitem", "function_size", "TypeType"})
@@ -68,7 +74,8 @@ def counted_names() -> dict[str, Any]:
         "logical_not": lambda value: celtypes.logical_not(_truth(value)),
         "logical_condition": lambda value, *branches: celtypes.logical_condition(_truth(value), *branches),
     }
-    functions = _counted(evaluation, lambda name: name.startswith(("bool_", "function_", "operator_")))
+    functions = dict(_counted(evaluation, lambda name: name.startswith(("bool_", "function_", "operator_"))))
+    functions["function_matches"] = _reading("function_matches", _matches)
     all_macros = {name: _without_errors(getattr(evaluation, f"macro_{name}")) for name in MACROS}
     all_macros |= {"all": _each(decides=False), "exists": _each(decides=True)}
     macros = {f"macro_{name}": _visiting(macro) for name, macro in all_macros.items()}
@@ -183,6 +190,22 @@ def _visited(elements: Any) -> Iterator[Any]:
     for element in elements:
         _take(_account.visit_steps)
         yield element
+
+
+def _matches(text: Any, pattern: Any) -> Any:
+    """`matches` of CEL. The library compiles a pattern that is too large again for each text."""
+    from celpy.celtypes import BoolType
+    from celpy.evaluation import CELEvalError
+
+    if not isinstance(text, str) or not isinstance(pattern, str):
+        raise TypeError("matches")
+    began_ns = time.thread_time_ns()
+    try:
+        return BoolType(matches(str(pattern), text))
+    except UnsupportedPattern as fault:
+        return CELEvalError("match error", type(fault), fault.args)
+    finally:
+        _take((time.thread_time_ns() - began_ns) // _MATCHING_STEP_NS)
 
 
 _SIZED: Final = (str, bytes, list, dict)

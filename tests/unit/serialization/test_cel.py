@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ from celpy.celparser import CELParser
 from celpy.celtypes import IntType, ListType
 
 from headrace.serialization.cel import CelExpression, NotCel, NoValue, TooCostly
+from tests.support.clock import Stopwatch
 
 ORDER = {"value": json_to_cel({"n": 2, "state": "open"})}
 
@@ -68,6 +70,28 @@ def test_an_expression_with_too_many_steps_for_a_record_is_refused(text: str) ->
     with pytest.raises(TooCostly, match="more than 400,000 steps for this record"):
         expression.holds({"value": LISTS})
     assert not expression.holds({"value": json_to_cel({})}), "each record has a budget of its own"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "value.a.all(x, !string(x).matches('[a-z]{1,900}[a-z]{1,90}' + string(x)))",
+        "value.a.exists(x, value.bits.matches('(0|1)*0(0|1){900}2'))",
+    ],
+)
+def test_a_regular_expression_costs_what_it_takes(text: str) -> None:
+    """A large pattern takes long to compile, and many repetitions take long to match."""
+    bits = "".join(random.Random(1).choices("01", k=5_000))
+    record = {"value": json_to_cel({"a": list(range(5_000)), "bits": bits})}
+    watch = Stopwatch()
+    with pytest.raises(TooCostly):
+        CelExpression(text).holds(record)
+    with pytest.raises(NoValue, match="match error"):
+        CelExpression(r"value.a.exists(x, string(x).matches(r'(\p{L}{1,200}){1,5}'))").value(record)
+    watch.at_most(60, because="without a bound the patterns take minutes")
+    assert CelExpression("value.bits.matches('^[01]+$') && !value.bits.matches('2{1,100}')").holds(record)
+    with pytest.raises(NoValue, match="match error"):
+        CelExpression("'a'.matches('(')").value({})
 
 
 def test_long_lists_and_texts_of_a_record_can_be_filtered() -> None:
