@@ -123,6 +123,15 @@ HARMS: list[tuple[str, str, Callable[[Path], None], int | Callable[[int], int]]]
 ]
 
 
+def test_an_epoch_that_a_running_broker_has_not_written_yet_is_no_fault(rich: Path) -> None:
+    (rich / "orders-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    verify = ["verify", str(rich)]
+    assert CliRunner().invoke(app, verify).exit_code == 0
+    (rich / ".kafka_cleanshutdown").touch()
+    stopped = CliRunner().invoke(app, verify)
+    assert stopped.exit_code == 1 and "leader-epoch-checkpoint" in stopped.stdout
+
+
 @pytest.mark.parametrize(("section", "name", "harm", "byte"), HARMS)
 def test_first_bad_byte_of_every_file_type_is_named_and_repaired(
     rich: Path, section: str, name: str, harm: Callable[[Path], None], byte: int | Callable[[int], int]

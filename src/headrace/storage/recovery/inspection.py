@@ -26,6 +26,7 @@ from headrace.storage.dirs.checkpoints import (
     read_epochs,
     read_topic_id,
 )
+from headrace.storage.dirs.log_dir import CLEAN_SHUTDOWN_FILE
 from headrace.storage.files import (
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -193,7 +194,9 @@ def _verify_small_files(directory: Path, found: Verdict, latest_epoch: int) -> N
     path = directory / LEADER_EPOCH_FILE
     try:
         epochs = epochs_in(directory)
-        if latest_epoch > max((epoch for epoch, _ in epochs), default=-1):
+        # A broker writes a new epoch within a second after its first record, and after a crash at its next start.
+        was_stopped = (directory.parent / CLEAN_SHUTDOWN_FILE).exists()
+        if was_stopped and latest_epoch > max((epoch for epoch, _ in epochs), default=-1):
             size = path.stat().st_size if path.exists() else 0
             found.problems.append(
                 Problem(path, size, f"knows nothing of epoch {latest_epoch}, which wrote the log's end")
