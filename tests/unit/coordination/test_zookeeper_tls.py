@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from headrace.config import ConfigError, load_broker_config
-from headrace.coordination.companion import Companion
 from headrace.coordination.store import StoreFailed
 from headrace.coordination.zookeeper import open_zookeeper
 from headrace.coordination.zookeeper_tls import zookeeper_tls
 from headrace.net.free_ports import free_port
 from tests.support.certificates import Authority
-from tests.support.clock import wait_on_loop
+from tests.support.clock import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 needs_zookeeper = pytest.mark.needs("zookeeper")
@@ -86,27 +88,39 @@ def test_host_names_are_checked_unless_a_setting_turns_it_off(authority: Authori
     assert asyncio.run(use(properties)) == b"1"
 
 
+# A process of its own: a live client would take its session back from the companion.
+_DYING = """
+import asyncio, json, sys
+from headrace.config import load_broker_config
+from headrace.coordination.zookeeper import open_zookeeper
+
+async def live():
+    store = await open_zookeeper(load_broker_config(json.loads(sys.argv[1])))
+    store.start_companion()
+    await store.create("/dying", b"", ephemeral=True)
+    print("ready", flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(live())
+"""
+
+
 @needs_zookeeper
 def test_the_companion_ends_the_session_of_a_dead_broker_through_tls(authority: Authority, secure_port: int) -> None:
-    async def test() -> None:
-        properties = settings(authority, secure_port)
-        config = load_broker_config(properties)
-        dying, other = await open_zookeeper(config), await open_zookeeper(config)
-        await dying.create("/dying", b"", ephemeral=True)
-        # A companion of its own, whose pipe ends without the line `close`, as when the process dies.
-        companion = Companion(f"localhost:{secure_port}", 6.0, zookeeper_tls(config))
-        assert companion.start() is None
-        companion.session_is(*dying._client.client_id)
-        running = companion._companion
-        assert running is not None and running.stdin is not None
-        running.stdin.close()
-        await wait_on_loop(lambda: running.poll() is not None, "the companion to end")
-        await other.sync()
-        assert await other.exists("/dying") is None
-        await dying.close()
-        await other.close()
+    # The longest session of this server: what is gone earlier did not time out.
+    properties = settings(authority, secure_port, session_timeout_ms="60000")
 
-    asyncio.run(asyncio.wait_for(test(), 30))
+    async def look() -> bool:
+        store = await open_zookeeper(load_broker_config(properties))
+        found = await store.exists("/dying")
+        await store.close()
+        return found is not None
+
+    command = [sys.executable, "-c", _DYING, json.dumps(properties)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as dying:
+        assert dying.stdout is not None and dying.stdout.readline() == "ready\n"
+        dying.kill()
+    wait_for(lambda: not asyncio.run(look()), "the session to end", within=30)
 
 
 @pytest.mark.parametrize(
