@@ -1,8 +1,10 @@
 """Five stateful flows over random events, and the same results computed in plain Python.
 
 The events come in phases. Within a phase they are out of order by less than the watermark's delay, so no row of it is
-late, however Spark cuts it into batches. The second phase also has events from long before, which are always late. The
-last phase is one event in the far future, which closes every window and session before it.
+late, however Spark cuts it into batches. The third phase also has events from long before, which are always late: Spark
+drops rows that are behind the watermark of the batch before, and the second phase, one event, makes a batch with the
+watermark of the first, also if the flows were stopped before a batch without rows. The last phase is one event in the
+far future, which closes every window and session before it.
 """
 
 from __future__ import annotations
@@ -103,6 +105,9 @@ def phases(seed: int, count: int) -> list[Phase]:
             if part == 1 and chance.random() < 0.1:
                 phase.events.append(Event(number + 1_000_000, "eve", 1, NOON_MS - 3_600_000, is_late=True))
         made.append(phase)
+        if part == 0:
+            made.append(Phase([Event(number, "ann", 1, now)]))
+            number += 1
     end = now + 86_400_000
     return [*made, Phase([Event(9_000_000, "end", 0, end)], [Click(9_000_001, "end", end)])]
 
