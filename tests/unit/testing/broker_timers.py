@@ -150,6 +150,7 @@ PLACES: Final = {
     "coordinators.share.consumption:ShareConsumption._fetch_into": "long polls",
     "coordinators.share.consumption:ShareConsumption.fetch": "long polls",
     "coordinators.share.initializer:ShareInitializer.begin": DEADLINE,
+    "coordinators.share.led_share_partitions:LedSharePartitions._locks_are_over": PAUSE,
     "coordinators.share.led_share_partitions:LedSharePartitions._watch_locks": "locks of records of share groups",
     "coordinators.share.persister:Persister._patiently": PAUSE,
     "coordinators.share.state_coordinator:ShareStateCoordinator._prune": REPORT,
