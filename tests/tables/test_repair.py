@@ -70,7 +70,7 @@ def test_records_from_before_the_beginning_of_the_table_stay_out(brokers: Broker
     result = CliRunner().invoke(cli_app, arguments)
     assert result.exit_code == 0, result.output
     table = Definitions(directory).of(topic).table
-    assert table.begins_at == {0: 10}
+    assert table.begins_at == (10,)
     brokers.write(topic, orders(5))
     copy_job.copy(brokers.cluster, table)
     log = log_of(table)

@@ -9,8 +9,7 @@ running it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
@@ -55,8 +54,8 @@ class LakeTable:
     target_size_mib: int = 128
     # Files that a version of these last hours needs are kept.
     keep_hours: int = 168
-    # Where the table began in each partition, if not at the first record: it has no records from before these offsets.
-    begins_at: Mapping[int, int] = field(default_factory=dict)
+    # The first offset of partition 0, 1 …, if the table does not begin at the first record of its topic.
+    begins_at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -124,7 +123,7 @@ def rows() -> DataFrame:
 
 def definition_text(table: LakeTable) -> str:
     values = [(item.name, getattr(table, item.name)) for item in fields(table)]
-    defaults = {item.name: item.default for item in fields(table)} | {"begins_at": {}}
+    defaults = {item.name: item.default for item in fields(table)}
     arguments = "\n".join(f"    {name}={value!r}," for name, value in values if value != defaults[name])
     return _FILE.format(topic=table.topic, name=table.topic, arguments=arguments)
 

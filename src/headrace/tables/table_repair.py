@@ -131,7 +131,7 @@ def _write_missing(
     files, count = list[DataFile](), 0
     for part in whole_topic(client, table.topic):
         present = held.get(part.partition, np.empty(0, np.int64))
-        start = max(part.start, table.begins_at.get(part.partition, 0))
+        start = max([part.start, *table.begins_at[part.partition : part.partition + 1]])
         piece = OffsetRange(part.topic, part.partition, start, found.offsets.get(part.partition, start))
         missing = _missing(client, piece, present, table)
         for written in file_writer(layout_of(table, found.columns), {}, typed)(missing):
@@ -143,7 +143,7 @@ def _write_missing(
     rows = sum(len(offsets) for offsets in held.values())
     # After a repair that died, the table has rows both in a bad file and in a new one: offsets without a row bound the
     # number of the lost ones.
-    without_row = sum(found.offsets.values()) - sum(table.begins_at.values()) - rows - count
+    without_row = sum(found.offsets.values()) - sum(table.begins_at) - rows - count
     return _Missing(files, count, max(min(found.rows() - rows - count, without_row), 0))
 
 

@@ -96,7 +96,7 @@ def create(
         definitions.refuse_known(topic)
         begins = log_of(table).create(first_columns(table, _small_spark), table.partition_columns, starts)
         if begins and backfill != "all":
-            table = replace(table, begins_at=starts)
+            table = replace(table, begins_at=tuple(starts[index] for index in sorted(starts)))
         file = definitions.add(table, bootstrap_address(bootstrap))
     row = {"table": topic, "format": form, "path": place, "definition": str(file), "done": True}
     report_one(row, output, f"created {place}; defined in {file}\nBring it up to date with: headrace tables run --once")
