@@ -62,6 +62,8 @@ class CoordinatorRuntime(Generic[S]):
         self._make_log = make_log
         self._clock = clock
         self._hosted: dict[int, HostedShard[S]] = {}
+        # The replica under each shard. A topic that was deleted and created again has others.
+        self._replicas: dict[int, Partition] = {}
         self._partition_of: dict[str, int] = {}
 
     # Leadership
@@ -78,6 +80,10 @@ class CoordinatorRuntime(Generic[S]):
             self.resign(index)
         for index, leader_epoch in led.items():
             hosted = self._hosted.get(index)
+            if hosted is not None and self._partitions.get(self.topic, index) is not self._replicas[index]:
+                # One image may have both the deletion of the topic and the new topic, whose leader epochs begin at 0.
+                self.resign(index)
+                hosted = None
             if hosted is None or hosted.leader_epoch < leader_epoch or hosted.phase is Phase.CLOSED:
                 self.elect(index, leader_epoch)
 
@@ -101,10 +107,12 @@ class CoordinatorRuntime(Generic[S]):
             self._settings.codec,
         )
         self._hosted[index] = fresh
+        self._replicas[index] = partition
         fresh.load()
 
     def resign(self, index: int) -> None:
         hosted = self._hosted.pop(index, None)
+        self._replicas.pop(index, None)
         if hosted is not None:
             hosted.close()
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
-from headrace.coordinators.runtime.runtime import Result, Timer, settled
+from headrace.coordinators.runtime.internal_topic import InternalTopic
+from headrace.coordinators.runtime.runtime import CoordinatorRuntime, LedPartitions, Result, Timer, settled
 from headrace.kernel.errors import ErrorCode, Refused
 from headrace.kernel.ids import new_topic_id
 from headrace.records.batch import batches
 from headrace.records.compression import Codec
 from tests.support.clock import wait_on_loop
 from tests.support.coordinator_logs import MemoryLog
-from tests.support.counting_shard import on_loop, put, runtime_on
+from tests.support.counting_shard import Counters, OnePartition, on_loop, put, runtime_on
 
 
 def test_operations_of_one_turn_see_each_other_and_share_one_batch() -> None:
@@ -174,6 +176,35 @@ def test_shards_follow_leadership() -> None:
         assert runtime.hosted(0) is first, "the same epoch is the same leadership"
         runtime.follow(image(leader=1, epoch=8))
         assert runtime.hosted(0) is not first
+
+    on_loop(scenario)
+
+
+def test_a_topic_that_one_image_deletes_and_creates_again_gets_new_shards() -> None:
+    """A broker that was behind gets both changes in one image, and leader epochs of a new topic begin at 0 again."""
+
+    async def scenario() -> None:
+        old, new = MemoryLog(), MemoryLog()
+        replicas = OnePartition(old)
+        runtime: CoordinatorRuntime[Counters] = CoordinatorRuntime(
+            InternalTopic("__state", 1),
+            cast("LedPartitions", replicas),
+            1,
+            lambda _: Counters(),
+            make_log=lambda replica, _: cast("MemoryLog", replica),
+        )
+        info = PartitionInfo(1, 0, 0, (1,), (1,))
+
+        def follow(version: int) -> None:
+            topic = TopicInfo("__state", new_topic_id(), (info,), is_internal=True)
+            runtime.follow(ClusterImage(version=version, topics={"__state": topic}))
+
+        follow(1)
+        await runtime.run("a", put(b"k", b"1"))
+        old.is_led, replicas.log = False, new
+        follow(2)
+        assert await runtime.run("a", put(b"k", b"2")) == (None, b"2")
+        assert len(new.stored) == 1
 
     on_loop(scenario)
 
