@@ -17,6 +17,7 @@ from headrace.cluster.core.changes import TopicDeleted, apply
 from headrace.cluster.core.image import BrokerInfo, ClusterImage, PartitionInfo, TopicInfo
 from headrace.cluster.view import ClusterView
 from headrace.config import load_broker_config
+from headrace.coordinators.runtime.log import PartitionLog
 from headrace.kernel.errors import ErrorCode, Fault, StorageFault
 from headrace.kernel.ids import TopicPartition
 from headrace.replication.log_copy import LogCopy
@@ -159,6 +160,23 @@ def test_a_move_keeps_every_record_producer_and_epoch_and_serves_meanwhile(home:
     def contents_of_retired(broker: Broker) -> bytes:
         [retired] = (broker.home / "a").glob("orders-0.*-delete")
         return b"".join(path.read_bytes() for path in sorted(retired.glob("*.log")))
+
+    asyncio.run(go())
+
+
+def test_a_coordinator_loads_its_whole_log_while_it_moves(home: Path) -> None:
+    """After a start both go on at the same time: the load of the coordinator and the move that the stop interrupted."""
+
+    async def go() -> None:
+        broker = Broker(home)
+        log = PartitionLog(broker.partition, load_bytes=1)
+        chunks = log.read_from_start()
+        loaded = [next(chunks)]
+        broker.move()
+        await broker.moved()
+        loaded += chunks
+        assert b"".join(loaded) == contents(broker.log)
+        await broker.stop()
 
     asyncio.run(go())
 

@@ -122,9 +122,9 @@ class PartitionLog:
         return await self._partition.wait_committed(offset, timeout_ms)
 
     def read_from_start(self) -> Iterator[bytes]:
-        log = self._partition.log
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
+        offset = self._partition.log.log_start_offset
+        # Asked for each chunk: a move to another log directory may end meanwhile, and closes the old log.
+        while offset < (log := self._partition.log).log_end_offset:
             found = log.read(offset, self._load_bytes)
             if found is None:
                 return
