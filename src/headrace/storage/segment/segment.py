@@ -20,6 +20,7 @@ from headrace.kernel.errors import CorruptBatch, StorageFault
 from headrace.records.batch import HEADER_BYTES, BatchView
 from headrace.storage.core.roll import should_roll
 from headrace.storage.files import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -169,8 +170,12 @@ class Segment:
         return [self.path, self.offset_index.file.path, self.time_index.file.path, self.txn_index.path]
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Renames every file of the segment; skips files that do not exist."""
-        for path in self.files:
+        """Renames every file of the segment; skips files that do not exist.
+
+        The data file is the first to leave the log and the last to enter it. If it came before its index of aborted
+        transactions, recovery after a crash in between would take the segment for one that has none.
+        """
+        for path in self.files if new == DELETED_SUFFIX else reversed(self.files):
             assert path.name.endswith(old), f"{path} does not end with {old!r}"
             target = path.with_name(path.name.removesuffix(old) + new)
             with contextlib.suppress(FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from headrace.storage.dirs.log_dir import known_aborted
 from headrace.storage.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from headrace.storage.recovery.recovery import PartitionCheckpoints
 from tests.support.compacted_logs import COMPACT, HOUR_MS, clean, end, latest, put, visible
+from tests.support.crashing_files import FileCalls, Killed
 from tests.support.logs import NOW_MS, directory_in_memory, open_at, read_batches
 
 
@@ -235,3 +237,34 @@ def test_crash_at_any_step_of_the_swap_leaves_the_old_or_the_new_log(tmp_path: P
         assert reopened.log_end_offset == 48
         assert not [path for path in image.iterdir() if path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX))]
         reopened.close()
+
+
+def test_crash_at_any_step_of_the_swap_keeps_the_index_of_aborted_transactions(tmp_path: Path) -> None:
+    """The new segment has the name of one that had no aborted transaction, and the checkpoint says so."""
+    for step in range(100):
+        directory = tmp_path / f"step-{step}" / "orders-0"
+        log = open_at(directory, COMPACT)
+        put(log, ("a", "1"))
+        log.roll()
+        put(log, ("a", "2"))
+        put(log, ("b", "1"), producer=(1, 0, 0))  # still open: this round does not clean what follows
+        put(log, ("a", "aborted"), producer=(2, 0, 0))
+        end(log, 2, commit=False)
+        log.roll()
+        put(log, ("c", "1"))
+        log.flush()
+        marks = PartitionCheckpoints(log.recovery_point, 0, log.high_watermark, known_aborted(log))
+        assert list(marks.aborted.digests) == [1]
+        calls, is_over = FileCalls(directory, stop_before=step), False
+        with contextlib.suppress(Killed), calls:
+            clean(log)
+            is_over = True
+        log.close(clean=False)
+        reopened = open_at(directory, COMPACT, marks=marks)
+        reopened.advance_high_watermark(reopened.log_end_offset)
+        end(reopened, 1, commit=True)
+        assert latest(visible(reopened)) == {b"a": b"2", b"b": b"1", b"c": b"1"}, calls.made[-1:]
+        reopened.close(clean=False)
+        if is_over:
+            break
+    assert is_over and len(calls.made) > 20
