@@ -9,7 +9,7 @@ import pexpect
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
-from headrace.testing import RunningBroker
+from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import Run, environment
 from tests.support.clock import wait_for
 
@@ -120,6 +120,14 @@ def test_an_open_transaction_is_listed_described_and_ended(headrace: Run, runnin
     assert headrace("transactions", "end", "till-1", "--yes").code == 0
     assert headrace("transactions", "describe", "till-1", "-o", "json").json["state"] != "Ongoing"
     assert "Did you mean 'till-1'?" in headrace("transactions", "describe", "till-2").err
+
+
+def test_a_transaction_is_ended_on_a_broker_with_a_low_maximum_timeout(headrace: Run) -> None:
+    with broker({"transaction.max.timeout.ms": "10000"}) as strict:
+        settings = {"bootstrap.servers": strict.bootstrap, "transactional.id": "short", "transaction.timeout.ms": 9000}
+        Producer(settings).init_transactions(10)
+        ended = headrace("transactions", "end", "short", "--yes", env={"HEADRACE_BOOTSTRAP": strict.bootstrap})
+        assert ended.code == 0, ended.err
 
 
 def test_completion_offers_commands_and_names_of_the_cluster(headrace: Run, topic: str) -> None:

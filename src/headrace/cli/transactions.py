@@ -156,8 +156,9 @@ def end(
         if dry_run:
             return row
         sure("Abort it and fence its producer?", yes, [_ending(row)])
+        # A short timeout is below every transaction.max.timeout.ms. The next producer brings its own.
         body = {
-            "transactional_id": transactional_id, "transaction_timeout": 60_000, "producer_id": -1,
+            "transactional_id": transactional_id, "transaction_timeout": 1_000, "producer_id": -1,
             "producer_epoch": -1, "enable2_pc": False, "keep_prepared_txn": False,
         }  # fmt: skip
         check_answer(await client.request(ApiKey.INIT_PRODUCER_ID, body, node=node), transactional_id)

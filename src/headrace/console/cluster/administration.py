@@ -67,7 +67,7 @@ async def transactions(client: ClusterClient) -> list[Transaction]:
 async def end_transaction(client: ClusterClient, name: str) -> None:
     """Aborts the open transaction and fences its producer."""
     body = {
-        "transactional_id": name, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1,
+        "transactional_id": name, "transaction_timeout": 1_000, "producer_id": -1, "producer_epoch": -1,
         "enable2_pc": False, "keep_prepared_txn": False,
     }  # fmt: skip
     answer = await client.to_coordinator(name, ApiKey.INIT_PRODUCER_ID, body, key_type=TRANSACTION)
