@@ -110,7 +110,7 @@ class GroupCoordinator:
             return
         topic_ids = frozenset(gone.values())
         for _, hosted in self.runtime.active_shards():
-            if len(hosted.shard.offsets.offsets):
+            if not hosted.shard.offsets.offsets.is_empty:
                 _forget(hosted, lambda shard, now_ms: shard.offsets.topics_deleted(gone))
             if hosted.shard.share_groups:
                 _forget(hosted, lambda shard, now_ms: shard.share_topics_deleted(topic_ids))

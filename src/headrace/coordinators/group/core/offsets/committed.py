@@ -62,8 +62,10 @@ class Offsets:
     def has_open_transactions(self, group_id: str) -> bool:
         return group_id in self._open_by_group
 
-    def __len__(self) -> int:
-        return sum(len(p) for topics in self._by_group.values() for p in topics.values())
+    @property
+    def is_empty(self) -> bool:
+        """Neither committed nor pending offsets."""
+        return not self._by_group and not self._pending
 
     # Tombstones
 
