@@ -73,11 +73,12 @@ class ShareStateShard:
         if known is None:
             raise _not_begun("written")
         self._check(known, leader_epoch, state_epoch)
+        # A leader that got no answer takes its change back, although it may be written. If the start went back with it,
+        # the records that were finished between would come again.
+        start = max(start_offset, known.snapshot.start_offset)
         if known.updates + 1 < self._updates_per_snapshot:
-            start = known.snapshot.start_offset if start_offset == NOT_STARTED else start_offset
             update = ShareUpdate(known.snapshot.snapshot_epoch, leader_epoch, start, tuple(batches), complete_count)
             return Result([_update_record(key, update)])
-        start = known.snapshot.start_offset if start_offset == NOT_STARTED else start_offset
         snapshot = replace(
             known.snapshot,
             snapshot_epoch=known.snapshot.snapshot_epoch + 1,

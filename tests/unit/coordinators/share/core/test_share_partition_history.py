@@ -85,6 +85,30 @@ def test_uninitialised_and_deleted_share_partitions_are_refused() -> None:
     assert states.shard.summary(KEY) is None
 
 
+def test_an_accepted_record_does_not_come_again_after_a_write_whose_answer_was_lost() -> None:
+    states = States()
+    states.apply(states.shard.initialize(KEY, 0, 0, 0))
+    share_partition = SharePartition(0)
+    share_partition.acquire(AcquireRequest("a", 10, 10), 0, [LogBatch(0, 2)], 0)
+
+    def write(changes: Changes, *, is_answered: bool = True) -> None:
+        assert changes.number is not None
+        numbers = [changes.number]
+        states.apply(states.shard.write(KEY, 0, 0, *share_partition.standing(numbers), changes.batches, 0))
+        if is_answered:
+            share_partition.done(numbers)
+        else:
+            share_partition.undone(numbers, 0)
+
+    write(share_partition.acknowledge("a", [Acknowledgement(1, 2, (ACCEPT,))], 0))
+    write(share_partition.acknowledge("a", [Acknowledgement(0, 0, (ACCEPT,))], 0), is_answered=False)
+    write(share_partition.release("a"))
+    states.reload()
+    found = states.shard.summary(KEY)
+    assert found is not None
+    assert SharePartition(found.start_offset, found.batches).next_fetch_offset == 3
+
+
 class SharePartitionHistory(RuleBasedStateMachine):
     """Members take, acknowledge and lose records; the leader changes. Nothing is lost, nothing is with two."""
 
