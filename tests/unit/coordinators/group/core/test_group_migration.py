@@ -250,6 +250,20 @@ def test_a_static_member_changes_its_protocol_without_a_rebalance() -> None:
     assert (joined.epoch, joined.assignment) == (1, {ORDERS: frozenset(range(4))})
 
 
+def test_a_group_that_a_static_member_downgrades_during_a_rebalance_assigns_again() -> None:
+    """A classic member that waited for partitions has the generation of the classic group already: it would not ask for
+    them again."""
+    driver = GroupDriver()
+    driver.beat("n", 0, instance_id="i")
+    rejoin(driver, "c", "classic", (), -1)
+    waits = driver.sync("cs", "classic", 3)
+    assert waits is not None and consumer_protocol.read_assignment(waits.assignment)[0] == {}
+    driver.beat("n", -2, instance_id="i")
+    driver.join("returns", instance_id="i")
+    assert isinstance(driver.shard.groups["g"], ClassicGroup)
+    assert driver.heartbeat("classic", 3) is ErrorCode.rebalance_in_progress
+
+
 def test_a_downgraded_group_rebalances_after_a_change_of_coordinator() -> None:
     """The next coordinator reassigns the partitions of the member that left."""
     driver = GroupDriver()

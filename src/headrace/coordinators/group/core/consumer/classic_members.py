@@ -41,7 +41,7 @@ class Downgrade:
 
     replaced: ConsumerMember
     joining: ConsumerMember
-    # Whether the group epoch is ahead of the target, so that the classic group must assign again.
+    # Whether the group epoch is ahead of the target, or a member behind it: then the classic group must assign again.
     rebalances: bool
 
 
@@ -116,7 +116,11 @@ class ClassicMembers:
         )
         if holder is None or not downgrades:
             return None
-        return Downgrade(holder, final, rebalances=epoch > group.assignment_epoch)
+        # The targets become the assignments. A member that has not reconciled to its target may still read partitions
+        # that belong to another in it.
+        others = (each for each in group.members.values() if each is not holder)
+        is_settled = epoch == group.assignment_epoch and all(each.is_reconciled_to(epoch) for each in others)
+        return Downgrade(holder, final, rebalances=not is_settled)
 
     def _check_protocols(self, group: ConsumerGroup, member_id: str, request: JoinRequest) -> None:
         common = {name for name, _ in request.protocols}
