@@ -250,6 +250,16 @@ def test_a_static_member_changes_its_protocol_without_a_rebalance() -> None:
     assert (joined.epoch, joined.assignment) == (1, {ORDERS: frozenset(range(4))})
 
 
+def test_a_static_member_that_changes_its_protocol_during_a_rebalance_gets_its_partitions() -> None:
+    """The classic leader has not assigned them yet, and nothing else raises the epoch."""
+    driver = GroupDriver()
+    driver.join("a", instance_id="i")
+    driver.advance(3_100)
+    assert driver.answers["a"].generation == 1
+    joined = driver.beat("n", 0, instance_id="i")
+    assert (joined.epoch, joined.assignment) == (2, {ORDERS: frozenset(range(4))})
+
+
 def test_a_group_that_a_static_member_downgrades_during_a_rebalance_assigns_again() -> None:
     """A classic member that waited for partitions has the generation of the classic group already: it would not ask for
     them again."""

@@ -77,7 +77,10 @@ def upgrade(classic: ClassicGroup, image: ClusterImage, effects: Effects) -> Con
             ErrorCode.group_id_not_found,
             f"Cannot upgrade the classic group {classic.group_id}: its consumer protocol is malformed ({bad}).",
         ) from bad
-    group.metadata_hash = consumer_target.topics_hash(group.members, {}, image)
+    if classic.state is ClassicState.STABLE:
+        group.metadata_hash = consumer_target.topics_hash(group.members, {}, image)
+    # Otherwise the assignments are of an earlier generation. Without a hash a member that joins raises the epoch, also
+    # if it only replaces a static member, and all members get a new target.
     for member in classic.members.values():
         # Members that wait for the rebalance of the classic group take part in the new one.
         classic.answer_join(member, JoinReply(member.member_id, ErrorCode.rebalance_in_progress), effects)
