@@ -380,5 +380,5 @@ def _forget(hosted: HostedShard[GroupShard], operation: Callable[[GroupShard, in
         _log.warning("%s: what it knows of deleted topics stays for now: %s", hosted.name, fault.message)
     else:
         if isinstance(forgotten, asyncio.Future):
-            # If this write fails, the offsets are unreachable anyway: a topic of the same name gets a new id.
+            # If this write fails, OffsetFetch hides the offsets by the id of their topic until a clean-up deletes them.
             forgotten.add_done_callback(lambda future: future.exception())

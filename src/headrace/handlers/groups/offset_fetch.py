@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from headrace.cluster.view import ClusterView
@@ -123,12 +123,14 @@ class OffsetFetch(Handler):
         return known, refused
 
     def _topic(self, name: str, partitions: list[tuple[int, FetchedOffset]], version: int) -> OffsetFetchResponseTopics:
-        info = self.view.current.topics.get(name)
+        image = self.view.current
+        info = image.topics.get(name)
         topic_id = None if info is None else info.id
+        gone = image.deleted_topics
         return {
             "name": name,
             "topic_id": topic_id,
-            "partitions": [_fetched(index, offset, topic_id, version) for index, offset in partitions],
+            "partitions": [_fetched(index, offset, topic_id, gone, version) for index, offset in partitions],
         }
 
     def _failed(self, asked: GroupQuery, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
@@ -143,12 +145,13 @@ class OffsetFetch(Handler):
 
 
 def _fetched(
-    index: int, offset: FetchedOffset, topic_id: uuid.UUID | None, version: int
+    index: int, offset: FetchedOffset, topic_id: uuid.UUID | None, gone: Collection[uuid.UUID], version: int
 ) -> OffsetFetchResponsePartitions:
     value = offset.value
     if value is None:
         return _partition(index, offset.error)
-    if version >= _TOPIC_IDS_FROM and value.topic_id is not None and value.topic_id != topic_id:
+    is_other = version >= _TOPIC_IDS_FROM and value.topic_id is not None and value.topic_id != topic_id
+    if is_other or value.topic_id in gone:
         return _partition(index, ErrorCode.none)  # committed for a deleted topic of this name
     return _partition(index, ErrorCode.none, value.offset, value.leader_epoch, value.metadata)
 

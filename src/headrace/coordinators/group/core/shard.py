@@ -302,6 +302,8 @@ class GroupShard:
     def clean_up(self, now_ms: int) -> Result:
         """Deletes expired offsets, and groups without members and offsets. Repeats after the interval."""
         effects = Effects()
+        if self.image.deleted_topics:
+            self.offsets.offsets.forget_ids(self.image.deleted_topics, effects)
         delay_ms = self.settings.offsets_retention_check_interval_ms
         for group in self.groups.values():
             if self.offsets.expire(group, now_ms, effects) and group.is_empty:

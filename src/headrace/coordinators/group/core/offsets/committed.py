@@ -11,7 +11,7 @@ OffsetMetadataManager.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from headrace.coordinators.codec.offsets import OffsetValue, offset_key, read_offset_key, read_offset_value
@@ -94,6 +94,14 @@ class Offsets:
         }
         for key in sorted(gone):
             effects.write(offset_key(*key), None)
+
+    def forget_ids(self, gone: Collection[uuid.UUID], effects: Effects) -> None:
+        """Drops the offsets of deleted topics that `forget_topics` could not drop."""
+        for group_id, topics in self._by_group.items():
+            for topic, partitions in topics.items():
+                for partition, (value, _) in partitions.items():
+                    if value.topic_id in gone:
+                        effects.write(offset_key(group_id, topic, partition), None)
 
     def expire(
         self,
