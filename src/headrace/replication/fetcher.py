@@ -282,7 +282,9 @@ class LeaderFetcher:
         code, start = await channel.earliest_offset(
             self._own()[0], partition.topic, partition.index, epoch, self._settings.socket_timeout_ms / 1000
         )
-        if code is not ErrorCode.none or partition.leader_epoch != epoch or key not in self.partitions:
+        if self.partitions.get(key) is not partition:
+            return  # it has another leader, or was deleted: a pause for it would outlive it and end this task
+        if code is not ErrorCode.none or partition.leader_epoch != epoch:
             self._back_off(key, _TEMPORARY_ERROR_PAUSE_S)
             return
         end = partition.log_end_offset

@@ -46,6 +46,7 @@ class Leader:
 
 def partition(index: int, leader_epoch: int) -> Any:
     return SimpleNamespace(
+        topic="orders",
         topic_id=TOPIC,
         index=index,
         leader_epoch=leader_epoch,
@@ -136,5 +137,32 @@ def test_large_response_yields_to_other_tasks() -> None:
             seen.append(len(taken))
         assert max(after - before for before, after in pairwise(seen)) <= 64
         assert taken == sorted(taken)
+
+    following(check)
+
+
+def test_partition_that_leaves_during_the_question_for_the_log_start_does_not_end_the_fetcher() -> None:
+    """A new replica asks where the leader's log starts. Meanwhile the partition gets another leader or is deleted."""
+
+    async def check(fetcher: LeaderFetcher, leader: Leader) -> None:
+        await leader.asked.get()
+        gone = partition(1, leader_epoch=0)
+
+        async def earliest_offset(*_: Any) -> tuple[ErrorCode, int]:
+            fetcher.remove(gone)
+            return ErrorCode.not_leader_or_follower, -1
+
+        leader.earliest_offset = earliest_offset  # type: ignore[attr-defined]
+        fetcher.add(gone)
+        assert leader.answer is not None
+        leader.answer.set_result(FetchAnswer(0, 9, []))
+        assert named(await leader.asked.get()) == [1]
+        too_late = AnsweredPartition(TOPIC, 1, int(ErrorCode.offset_out_of_range), -1, -1, None, memoryview(b""))
+        leader.answer.set_result(FetchAnswer(0, 9, [too_late]))
+        await leader.asked.get()
+        await asyncio.sleep(0.1)  # longer than the pause after a temporary error
+        fetcher.add(partition(2, leader_epoch=0))
+        leader.answer.set_result(FetchAnswer(0, 9, []))
+        assert named(await leader.asked.get()) == [2]
 
     following(check)
