@@ -322,7 +322,9 @@ class Log:
             )
         if offset > self._log_start_offset:
             self._log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
+            # Deleting records is what frees a full disk. `save_epochs` writes the file again.
+            with self._disk.raised(), tolerated_no_space():
+                self.leader_epochs.truncate_from_start(offset)
             self.producers.log_start_advanced(offset)
 
     def make_files(self) -> None:

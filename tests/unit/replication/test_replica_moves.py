@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from headrace.replication.log_copy import LogCopy
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
 from headrace.replication.replica_moves import ReplicaMoves
+from headrace.storage.dirs.checkpoints import write_epochs
 from headrace.storage.dirs.future_logs import NOTE_FILE
 from headrace.storage.dirs.log_dirs import LogDirs
 from headrace.storage.log import Log
@@ -414,6 +416,35 @@ def test_a_full_target_disk_makes_the_move_wait(
         assert broker.is_in == "a" and not broker.dirs.offline
         is_full[0] = False
         await broker.moved()
+        await broker.stop()
+
+    asyncio.run(go())
+
+
+def test_a_log_start_that_moves_while_the_target_disk_is_full_does_not_end_the_move(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention moves the log start. The copy follows, and its disk has no space for the small file with the epochs."""
+    refused: list[Path] = []
+
+    def limited(path: Path, *rest: Any, **options: Any) -> None:
+        if path.is_relative_to(home / "b") and not refused:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        write_epochs(path, *rest, **options)
+
+    async def go() -> None:
+        broker = Broker(home)
+        future = broker.dirs.begin_move(KEY, broker.dirs.directories[1], now_ms=NOW_MS).log
+        piece = broker.log.read(0, 1 << 20)
+        assert piece is not None
+        future.append_as_follower(memoryview(os.pread(piece.file.fileno(), piece.length, piece.position)))
+        broker.log.advance_high_watermark(broker.log.log_end_offset)
+        broker.partition.delete_records_before(future.log_end_offset - 1)
+        monkeypatch.setattr("headrace.storage.leader_epochs.write_epochs", limited)
+        broker.moves.start()
+        await broker.moved()
+        assert refused and broker.log.log_start_offset == future.log_start_offset > 0
         await broker.stop()
 
     asyncio.run(go())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import tempfile
@@ -18,6 +19,7 @@ from headrace.kernel.errors import CorruptBatch, ErrorCode, Fault, OffsetOutOfRa
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
 from headrace.records.compression import Codec
+from headrace.storage.dirs.checkpoints import LEADER_EPOCH_FILE, read_epochs
 from headrace.storage.log import AppendOrigin, Log
 from headrace.storage.log_config import LogConfig
 from headrace.storage.segment.segment import Segment
@@ -446,3 +448,21 @@ def test_new_segment_never_overwrites_a_file_with_records(tmp_path: Path) -> Non
     log.truncate_to(3)
     log.roll()
     assert append(log, a_batch(1)) == (3, 3), "space that was never written is used"
+
+
+def test_records_are_deleted_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords is what frees space. The small file with the leader epochs can wait."""
+
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = open_at(tmp_path)
+    append(log, a_batch(5))
+    append(log, a_batch(5), epoch=2)
+    log.advance_high_watermark(10)
+    with monkeypatch.context() as full:
+        full.setattr("headrace.storage.leader_epochs.write_epochs", no_space)
+        log.advance_log_start(7)
+    assert log.log_start_offset == 7 and log.offline_reason is None
+    assert log.save_epochs()
+    assert read_epochs(tmp_path / LEADER_EPOCH_FILE) == [(2, 7)]
