@@ -30,7 +30,7 @@ from headrace.storage.core.retention import Verdict
 from headrace.storage.dirs.checkpoints import write_topic_id
 from headrace.storage.dirs.new_log_files import make_directory
 from headrace.storage.disk_faults import DELETED, DiskFaults
-from headrace.storage.files import sync_directory, tolerated_no_space
+from headrace.storage.files import is_no_space, sync_directory, tolerated_no_space
 from headrace.storage.follower_append import leaders_batches
 from headrace.storage.leader_append import Appended, AppendOrigin, admitted_batch, repeated_batch
 from headrace.storage.log_config import LogConfig
@@ -417,7 +417,13 @@ class Log:
             verdict = segments.expired(self.config, now_ms, *marks)
             if verdict.count:
                 if verdict.count == len(segments.all):
-                    self.roll(now_ms=now_ms)
+                    try:
+                        self.roll(now_ms=now_ms)
+                    except OSError as error:
+                        # A full disk has no space for a new segment until the others are deleted.
+                        if not is_no_space(error) or verdict.count == 1:
+                            raise
+                        verdict = Verdict(verdict.count - 1, verdict.reason)
                 segments.cut_start(verdict.count, now_ms + self.config.file_delete_delay_ms)
                 self.advance_log_start(segments.base_offset)
                 self.producers.drop_snapshots(keep=segments.base_offsets)

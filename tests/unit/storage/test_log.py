@@ -450,12 +450,12 @@ def test_new_segment_never_overwrites_a_file_with_records(tmp_path: Path) -> Non
     assert append(log, a_batch(1)) == (3, 3), "space that was never written is used"
 
 
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def test_records_are_deleted_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DeleteRecords is what frees space. The small file with the leader epochs can wait."""
-
-    def no_space(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     log = open_at(tmp_path)
     append(log, a_batch(5))
     append(log, a_batch(5), epoch=2)
@@ -466,3 +466,22 @@ def test_records_are_deleted_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.
     assert log.log_start_offset == 7 and log.offline_reason is None
     assert log.save_epochs()
     assert read_epochs(tmp_path / LEADER_EPOCH_FILE) == [(2, 7)]
+
+
+def test_retention_frees_a_full_disk_if_all_segments_are_to_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `kafka-delete-records` to the end, or if the disk was filled within one round of retention."""
+    log = open_at(tmp_path, LogConfig(segment_bytes=200))
+    for _ in range(3):
+        append(log, a_batch(1, value=b"x" * 100))
+    log.advance_high_watermark(3)
+    log.advance_log_start(3)
+    with monkeypatch.context() as full:
+        full.setattr("headrace.storage.producer_state.write_small_file", no_space)
+        assert log.delete_old_segments(NOW_MS).count == 2
+        with pytest.raises(StorageFault):
+            log.delete_old_segments(NOW_MS)
+    assert log.delete_old_segments(NOW_MS).count == 1
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
+    assert log.offline_reason is None
