@@ -271,6 +271,14 @@ class Log:
         except OSError as error:
             raise self._disk.fault(error) from error
 
+    def has_more_behind(self, found: Slice, up_to: int) -> bool:
+        """Whether there are batches below `up_to` behind those that a read found. Also true at the end of a segment
+        that is not the last one, without a look at the next one."""
+        try:
+            return self.segments.has_more_behind(found, up_to, self._next_offset)
+        except OSError as error:
+            raise self._disk.fault(error) from error
+
     def read_across(self, offset: int, max_bytes: int) -> list[Slice]:
         """Whole batches from `offset` to the end, also of several segments; at least one batch if there is one."""
         if self._disk.offline_reason is not None:

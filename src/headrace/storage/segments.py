@@ -119,6 +119,13 @@ class Segments:
                 return found
         return None
 
+    def has_more_behind(self, found: Slice, bound: int, end: int) -> bool:
+        active = self.active
+        if found.file is not active.file:
+            return True
+        last = active.position_of(bound) if bound < end else None
+        return found.position + found.length < (active.size_bytes if last is None else last)
+
     def read_across(self, offset: int, max_bytes: int) -> list[Slice]:
         """Like `read` up to the end of the log, but it goes on in the next segment when one ends."""
         slices: list[Slice] = []

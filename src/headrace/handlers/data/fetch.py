@@ -31,7 +31,7 @@ from headrace.kernel.isolation import READ_COMMITTED
 from headrace.net.replies import Parts, Pending
 from headrace.replication.partition import Partition
 from headrace.replication.partitions import Partitions
-from headrace.replication.replica import Follower
+from headrace.replication.replica import Follower, PartitionRead
 from headrace.replication.waiters import FetchWaiter
 from headrace.security.acl.model import CLUSTER_NAME, Operation, ResourceType
 from headrace.wire.apis import ApiKey
@@ -76,6 +76,8 @@ class ReadResult:
 
     fetched: list[tuple[SessionPartition, FetchedPartition]]
     size_bytes: int
+    # The rests of limits that count towards `min_bytes`, see `_rest_of_limit`.
+    rest_bytes: int
     # A fault, a divergence or a better replica: the client must get it now.
     is_urgent: bool
     readable: list[Partition]
@@ -173,7 +175,7 @@ class Fetch(Handler):
     # Reading
 
     def _gather(self, asked: ReadRequest) -> ReadResult:
-        gathered = ReadResult([], 0, False, [])
+        gathered = ReadResult([], 0, 0, False, [])
         news = asked.news
         if news is None:
             self._look_at(asked, asked.wanted.values(), gathered)
@@ -218,13 +220,14 @@ class Fetch(Handler):
                 # Not urgent: otherwise the client would fetch in a busy loop.
                 fetched.append((wanted, FetchedPartition(index, _DENIED_TOPIC, aborted=())))
                 continue
+            limit = min(wanted.max_bytes, left)
             try:
                 partition = self._partition(topic, index)
                 if partition.log.config.compression_type == "zstd" and asked.context.version < _ZSTD_FROM:
                     raise Refused(ErrorCode.unsupported_compression_type, "zstd needs fetch v10 or later")
                 read = partition.read(
                     wanted.offset,
-                    min(wanted.max_bytes, left),
+                    limit,
                     isolation=asked.isolation,
                     follower=asked.follower,
                     current_leader_epoch=wanted.leader_epoch,
@@ -233,6 +236,9 @@ class Fetch(Handler):
                     min_one=min_one,
                     client_rack=asked.client_rack,
                 )
+                there = 0 if read.slice is None else read.slice.length
+                if (there or not min_one) and gathered.size_bytes + there + gathered.rest_bytes < asked.min_bytes:
+                    gathered.rest_bytes += _rest_of_limit(asked, wanted.offset, limit, partition, read)
             except Fault as fault:
                 # A deleted topic does not end the wait: otherwise the client would fetch in a busy loop.
                 gathered.is_urgent |= not isinstance(fault, UnknownPartition | UnknownTopicId)
@@ -350,15 +356,27 @@ class Fetch(Handler):
 
 def _may_wait(asked: ReadRequest, gathered: ReadResult) -> bool:
     """Whether there are too few bytes, and a partition that could bring more."""
-    if gathered.is_urgent or gathered.size_bytes >= asked.min_bytes:
+    if gathered.is_urgent or gathered.size_bytes + gathered.rest_bytes >= asked.min_bytes:
         return False
     if gathered.readable:
         return True
     return asked.news is not None and (asked.follower is not None or asked.news.is_watching)
 
 
+def _rest_of_limit(asked: ReadRequest, offset: int, limit: int, partition: Partition, read: PartitionRead) -> int:
+    """What a read leaves of its limit although more records are there: the next batch is too large, or in the next
+    segment. Kafka counts it towards `min_bytes`. Otherwise a consumer would wait for new records before old ones."""
+    if asked.follower is not None:
+        bound = partition.log_end_offset
+    else:
+        bound = read.last_stable_offset if asked.isolation == READ_COMMITTED else read.high_watermark
+    if read.slice is None:
+        return limit if asked.follower is None and offset < bound else 0
+    return max(0, limit - read.slice.length) if partition.log.has_more_behind(read.slice, bound) else 0
+
+
 def _watch(asked: ReadRequest, gathered: ReadResult, wake: Callable[[], None]) -> Stop:
-    missing_bytes = asked.min_bytes - gathered.size_bytes
+    missing_bytes = asked.min_bytes - gathered.size_bytes - gathered.rest_bytes
     reads_committed = asked.isolation == READ_COMMITTED
     news = asked.news
     if news is not None:
