@@ -485,3 +485,55 @@ def test_retention_frees_a_full_disk_if_all_segments_are_to_be_deleted(
     assert log.delete_old_segments(NOW_MS).count == 1
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
     assert log.offline_reason is None
+
+
+def test_a_batch_that_is_written_while_a_flush_begins_is_synced_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write gives up the interpreter, so a flush in a thread may begin in the middle of it. With `flush.before.ack`
+    producers rely on the recovery point."""
+    log = open_at(tmp_path)
+    append(log, a_batch(1))
+    data_file, pwrite, fsync = log.active_segment.file.fileno(), os.pwrite, os.fsync
+    synced: list[int] = []
+
+    def write_after_a_flush(fd: int, data: memoryview, position: int) -> int:
+        if fd == data_file:
+            log.flush()
+        return pwrite(fd, data, position)
+
+    def noted(fd: int) -> None:
+        if fd == data_file:
+            synced.append(os.fstat(fd).st_size)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "pwrite", write_after_a_flush)
+    first = log.size_bytes
+    append(log, a_batch(1))
+    log.flush()
+    assert log.recovery_point == 2 and synced == [first, log.size_bytes]
+
+
+def test_a_flush_does_not_rely_on_the_unfinished_sync_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush timer and a group commit may flush one log at the same time."""
+    log = open_at(tmp_path)
+    append(log, a_batch(1))
+    data_file, fsync = log.active_segment.file.fileno(), os.fsync
+    begun = 0
+
+    def fails_after_another_flush(fd: int) -> None:
+        nonlocal begun
+        if fd == data_file:
+            begun += 1
+            if begun == 1:
+                log.flush()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fails_after_another_flush)
+    with pytest.raises(StorageFault):
+        log.flush()
+    assert log.recovery_point == 0

@@ -70,7 +70,9 @@ class Segment:
         self._recent: dict[int, int] = {}
         # Indexes from the disk are checked before their first use; indexes of a new segment need no check.
         self.belief = IndexTrust.WHOLE
-        self._is_synced = False
+        # Counts changes of the files, so that a sync in a thread notices those that it may not have.
+        self._changes = 0
+        self._synced_changes = -1
 
     # Opening and closing
 
@@ -132,7 +134,7 @@ class Segment:
         """Ends writing: adds the newest timestamp to the time index and truncates files to their content."""
         if not self.offset_index.file.is_active:
             return
-        self._is_synced = False
+        self._changes += 1
         self.txn_index.write_back()
         if self.max_timestamp_ms >= 0:
             self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp)
@@ -192,20 +194,16 @@ class Segment:
 
     def sync(self) -> None:
         """Syncs the data, then the indexes. Runs in a thread while the loop may append, rename or close the file."""
-        if self._is_synced:
+        changes = self._changes
+        if changes == self._synced_changes:
             return
-        # Set first, because an append during the sync resets it.
-        self._is_synced = True
-        try:
-            # The reference keeps the descriptor open; otherwise its number could be reused before the sync.
-            file = self.file
-            os.fsync(file.fileno())
-            self.offset_index.file.sync()
-            self.time_index.file.sync()
-            self.txn_index.sync()
-        except BaseException:  # a segment whose sync did not finish must not count as synced
-            self._is_synced = False
-            raise
+        # The reference keeps the descriptor open; otherwise its number could be reused before the sync.
+        file = self.file
+        os.fsync(file.fileno())
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
+        self.txn_index.sync()
+        self._synced_changes = changes
 
     # Writing
 
@@ -225,7 +223,6 @@ class Segment:
             position += size
 
     def _write(self, data: memoryview, position: int) -> None:
-        self._is_synced = False
         fd = self.file.fileno()
         try:
             written = os.pwrite(fd, data, position)
@@ -235,6 +232,8 @@ class Segment:
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, position)
             raise
+        # After the write: a sync that began during the write does not count for it.
+        self._changes += 1
 
     def _note(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int) -> None:
         if position == 0:
@@ -285,7 +284,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        self._is_synced = False
+        self._changes += 1
         os.ftruncate(self.file.fileno(), position)
         self.size_bytes = position
         self._recent.clear()
@@ -397,7 +396,7 @@ class Segment:
         """Empties the indexes. The caller then walks the data and calls `index_batch`."""
         config = self._config
         self.belief = IndexTrust.WHOLE
-        self._is_synced = False
+        self._changes += 1
         self.close()
         self._tune(config)
         self.offset_index.file.activate(
