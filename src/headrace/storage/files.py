@@ -55,6 +55,18 @@ def tolerated_no_space() -> Iterator[None]:
             raise
 
 
+@contextlib.contextmanager
+def sync_of_records() -> Iterator[None]:
+    """A full disk that an fsync reports, as on thin volumes and network file systems, is permanent as every error of an
+    fsync: the kernel may have dropped records, and the next fsync would succeed."""
+    try:
+        yield
+    except OSError as error:
+        if is_no_space(error):
+            raise OSError(errno.EIO, f"{error.strerror} during an fsync", error.filename) from error
+        raise
+
+
 def file_stem(offset: int) -> str:
     return f"{offset:020d}"
 

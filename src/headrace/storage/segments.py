@@ -27,7 +27,14 @@ from headrace.records.batch import BatchView
 from headrace.storage.core.retention import SegmentFacts, Verdict, expired
 from headrace.storage.dirs.checkpoints import sync_topic_id
 from headrace.storage.dirs.delayed_deletion import DelayedDeletions
-from headrace.storage.files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, sync_directory, tolerated_no_space
+from headrace.storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    SWAP_SUFFIX,
+    sync_directory,
+    sync_of_records,
+    tolerated_no_space,
+)
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.index_check import check_newest
 from headrace.storage.segment.batch_scan import Slice
@@ -223,7 +230,8 @@ class Segments:
         return offset if position is None else min(offset, next(last.places(position)).base_offset)
 
     def sync_cut(self) -> None:
-        os.fsync(self.active.file.fileno())
+        with sync_of_records():
+            os.fsync(self.active.file.fileno())
         sync_directory(self.directory)
 
     def cut_all(self, offset: int, config: LogConfig, now_ms: int) -> None:
@@ -317,7 +325,9 @@ class Segments:
         first = bisect_right(segments, self.recovery_point, key=lambda segment: segment.base_offset) - 1
         for segment in segments[max(0, first) :]:
             try:
-                segment.sync()
+                segment.txn_index.write_back()  # on a full disk the next flush tries again
+                with sync_of_records():
+                    segment.sync()
             except FileNotFoundError:
                 # Retention or a cut may have deleted the segment meanwhile. Otherwise the file is lost.
                 if segment in self.all and self.has_files:

@@ -56,6 +56,24 @@ def test_a_disk_error_takes_one_directory_offline_and_no_other(
     assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists() and (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_that_an_fsync_reports_takes_the_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Thin volumes and network file systems accept a write and find no space for it later. The records may be lost."""
+    dirs = open_dirs(tmp_path)
+    log = dirs.create("orders", 0)
+    append(log, a_batch(2))
+    with monkeypatch.context() as full:
+        fail_with(error, full, "fsync", log.active_segment.path)
+        with pytest.raises(StorageFault):
+            log.flush()
+    with pytest.raises(StorageFault, match="offline"):
+        append(log, a_batch())
+    assert log.recovery_point == 0 and dirs.offline == dirs.directories
+    dirs.close()
+
+
 def test_a_failed_disk_loses_its_own_replicas_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dirs = open_dirs(tmp_path / "a", tmp_path / "b")
     first, second = dirs.directories
