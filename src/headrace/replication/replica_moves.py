@@ -130,7 +130,7 @@ class ReplicaMoves:
                         return
                     is_reported = False
                     continue
-                except Fault as fault:
+                except (Fault, OSError) as fault:  # an OSError: the current log cannot be read
                     if not self._is_on(key, future):
                         return
                     if future.log.offline_reason is not None:

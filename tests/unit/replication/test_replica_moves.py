@@ -28,7 +28,7 @@ from headrace.replication.replica_moves import ReplicaMoves
 from headrace.storage.dirs.checkpoints import write_epochs
 from headrace.storage.dirs.future_logs import NOTE_FILE
 from headrace.storage.dirs.log_dirs import LogDirs
-from headrace.storage.log import Log
+from headrace.storage.log import Log, Slice
 from headrace.storage.log_config import LogConfig
 from headrace.storage.recovery.recovery import open_log
 from headrace.storage.segment.segment import Segment
@@ -416,6 +416,32 @@ def test_a_full_target_disk_makes_the_move_wait(
         assert broker.is_in == "a" and not broker.dirs.offline
         is_full[0] = False
         await broker.moved()
+        await broker.stop()
+
+    asyncio.run(go())
+
+
+def test_a_failed_read_of_the_current_log_does_not_end_the_move(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.replication.replica_moves._FAULT_PAUSE_S", 0.01)
+    copy = LogCopy._append
+    failed: list[Slice] = []
+
+    def failing_once(self: LogCopy, pieces: list[Slice]) -> None:
+        if not failed:
+            failed.extend(pieces)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        copy(self, pieces)
+
+    monkeypatch.setattr(LogCopy, "_append", failing_once)
+
+    async def go() -> None:
+        broker = Broker(home)
+        with caplog.at_level(logging.WARNING):
+            broker.move()
+            await broker.moved()
+        assert failed and "waits" in caplog.text
         await broker.stop()
 
     asyncio.run(go())
