@@ -68,8 +68,9 @@ class Segments:
         # Counts truncations at the end, so that a flush or a round of compaction in a thread notices one.
         self.cuts = 0
         self._is_being_cut = False
-        # Whether files were created since the last sync of the directory.
-        self._names_changed = True
+        # Counts creations of files, so that a flush in a thread notices those that it has not synced.
+        self._name_changes = 0
+        self._synced_names = -1
         self._replace(segments)
 
     @classmethod
@@ -81,7 +82,7 @@ class Segments:
         """Creates the files of the segment that was in memory. The directory exists."""
         new = self.active
         self._replace((Segment.create(self.directory, new.base_offset, config, now_ms=new.created_ms),))
-        self._names_changed = True
+        self._name_changes += 1
         self.has_files = True
 
     def _replace(self, segments: Sequence[Segment]) -> None:
@@ -186,7 +187,7 @@ class Segments:
             old.remove()
             kept = kept[:-1]
         self._replace((*kept, new))
-        self._names_changed = True
+        self._name_changes += 1
         return new
 
     @contextlib.contextmanager
@@ -332,11 +333,12 @@ class Segments:
                 # Retention or a cut may have deleted the segment meanwhile. Otherwise the file is lost.
                 if segment in self.all and self.has_files:
                     raise
-        if self._names_changed:
-            self._names_changed = False
+        names = self._name_changes
+        if names != self._synced_names:
             sync_topic_id(self.directory)
             sync_directory(self.directory)
             sync_directory(self.directory.parent)
+            self._synced_names = names
         # A log that was truncated meanwhile may have other records at these offsets. A cut that ends between the two
         # comparisons has changed `cuts`.
         if not self._is_being_cut and cuts == self.cuts:

@@ -537,3 +537,16 @@ def test_a_flush_does_not_rely_on_the_unfinished_sync_of_another(
     with pytest.raises(StorageFault):
         log.flush()
     assert log.recovery_point == 0
+
+
+def test_a_flush_repeats_a_sync_of_the_directory_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_at(tmp_path)
+    append(log, a_batch(1))
+    with monkeypatch.context() as full:
+        full.setattr("headrace.storage.segments.sync_directory", no_space)
+        for _ in range(2):
+            with pytest.raises(StorageFault):
+                log.flush()
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 1
