@@ -93,6 +93,28 @@ def test_postgres_log_returns_the_same_changes_until_they_are_released(postgres:
         log.check(middle)
 
 
+def test_postgres_transactions_whose_commit_crosses_a_page_are_not_lost(postgres: str) -> None:
+    """PostgreSQL flushes whole pages of its log in the background, so a batch may end in the middle of a commit."""
+    with psycopg.connect(postgres, autocommit=True) as source:
+        source.execute("CREATE TABLE pages (id INTEGER PRIMARY KEY)")
+        log = change_log(postgres, ["pages"], "pages_slot")
+        at = log.prepare()
+        source.execute("SET synchronous_commit = off")
+        source.execute("DO $$ BEGIN FOR n IN 1..2000 LOOP INSERT INTO pages VALUES (n); COMMIT; END LOOP; END $$")
+        source.execute("SET synchronous_commit = on")
+        source.execute("INSERT INTO pages VALUES (2001)")
+    last, page = log.latest(), 8192
+    found: list[Any] = []
+    for end in [*range(at // page * page + page, last, page), last]:
+        found += [change.after for change in log.changes(at, end)]
+        log.forget(end)
+        log.check(end)
+        at = end
+    assert found == [{"id": number} for number in range(1, 2002)]
+    # The slot follows again, so that the server can delete its log.
+    assert last % page == 0 or log.prepare() == last
+
+
 def test_recreated_sqlite_log_is_detected(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path}/a.db")
     with database.connect() as connection:

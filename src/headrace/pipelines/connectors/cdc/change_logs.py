@@ -116,12 +116,17 @@ class PostgresChanges:
                     yield replace(change, key=keys[change.table])
 
     def forget(self, until: int) -> None:
+        # PostgreSQL flushes its log up to the end of a record, or of a page: a position at the end of a page may be
+        # inside a commit. This transaction comes with the next batch, but a slot at this position would skip it. So
+        # the slot stays where it is until a batch ends elsewhere.
         with self.database.connect() as connection:
             query = (
                 "SELECT pg_replication_slot_advance(slot_name, %s::pg_lsn) FROM pg_replication_slots "
-                "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn AND NOT active"
+                "WHERE slot_name = %s AND confirmed_flush_lsn < %s::pg_lsn AND NOT active "
+                "AND mod(%s::pg_lsn - '0/0'::pg_lsn, current_setting('wal_block_size')::numeric) <> 0"
             )
-            connection.execute(query, (lsn_to_text(until), self.slot, lsn_to_text(until)))
+            at = lsn_to_text(until)
+            connection.execute(query, (at, self.slot, at, at))
 
 
 @dataclass(frozen=True)
