@@ -50,7 +50,7 @@ class Stream:
         options = {
             "url": self.url,
             "tables": ",".join(self.tables),
-            "slot": f"slot_{self.tables[0]}",
+            "slot": f"slot_{self.tables[0]}".lower(),
             "snapshot": self.snapshot,
             "chunkRows": str(self.chunk_rows),
             "state": str(self.state),
@@ -246,6 +246,33 @@ def test_random_changes_and_crashes_give_the_table(
                     stream.finish()
     stream.drain()
     assert followed(stream) == contents(database, table)
+
+
+def test_table_with_capitals_in_its_name(postgres: str, tmp_path: Path) -> None:
+    """Programs that map objects to tables make such names."""
+    with Database(postgres).connect() as connection:
+        connection.execute('CREATE TABLE "OrderItem" (id INTEGER PRIMARY KEY)')
+        connection.execute('INSERT INTO "OrderItem" VALUES (1)')
+    stream = Stream(postgres, ["OrderItem"], tmp_path / "state")
+    stream.drain()
+    with Database(postgres).connect() as connection:
+        connection.execute('INSERT INTO "OrderItem" VALUES (2)')
+    stream.drain()
+    assert [(row[0], row[1], row[2]) for row in stream.rows] == [
+        ('{"id": 1}', "read", "public.OrderItem"),
+        ('{"id": 2}', "insert", "public.OrderItem"),
+    ]
+
+
+@pytest.mark.parametrize("change", ["DROP TABLE {}", "ALTER TABLE {} RENAME TO {}_old"])
+def test_last_changes_of_a_table_that_is_gone_are_read(
+    database: Database, execute: Execute, table: str, tmp_path: Path, change: str
+) -> None:
+    stream = Stream(database.url, [table], tmp_path / "state", snapshot=NEVER)
+    execute(f"INSERT INTO {table} VALUES (1, 'a', NULL)", f"INSERT INTO {table} VALUES (2, 'b', NULL)")
+    execute(change.format(table, table))
+    stream.drain()
+    assert [row["id"] for _, row in stream.changes("insert")] == [1, 2]
 
 
 def test_changed_key_and_truncated_table_are_told(

@@ -163,9 +163,10 @@ class Database:
         rows = connection.execute(
             "SELECT a.attname FROM pg_index i "
             "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-            "WHERE i.indrelid = %s::regclass AND i.indisprimary "
+            "WHERE i.indrelid = to_regclass(%s) AND i.indisprimary "
             "ORDER BY array_position(i.indkey::int[], a.attnum::int)",
-            (table,),
+            # In quotes, or PostgreSQL takes capitals for small letters.
+            (quoted(table),),
         ).fetchall()
         return [row[0] for row in rows]
 

@@ -77,7 +77,7 @@ def estimated_rows(database: Database, table: str) -> int | None:
             (count,) = only_row(connection.execute(query, (table.rpartition(".")[2],)))
         else:
             (count,) = only_row(
-                connection.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", (table,))
+                connection.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", (quoted(table),))
             )
     return int(count) if count is not None and int(count) >= 0 else None
 
@@ -134,7 +134,7 @@ class PostgresSnapshot:
             self._open()
         name = self._query(  # with its schema, as the log names it
             "SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            f"WHERE c.oid = {_literal(table)}::regclass"
+            f"WHERE c.oid = {_literal(quoted(table))}::regclass"
         ).text(0, 0)
         columns = ", ".join(quoted(column) for column in key)
         # A literal takes the type of the column that it is compared with.
