@@ -248,6 +248,24 @@ def test_random_changes_and_crashes_give_the_table(
     assert followed(stream) == contents(database, table)
 
 
+def test_two_streams_of_one_database_get_their_own_tables(
+    database: Database, execute: Execute, table: str, tmp_path: Path
+) -> None:
+    other = f"items{next(_tables)}"
+    execute(f"CREATE TABLE {other} (id INTEGER PRIMARY KEY, name VARCHAR(40), price DECIMAL(10, 2))")
+    streams = [Stream(database.url, [name], tmp_path / name) for name in (table, other)]
+    # The first stream has finished its batch when the second one reads.
+    for number in range(3):
+        execute(*[f"INSERT INTO {name} VALUES ({number}, '{name}', NULL)" for name in (table, other)])
+        for stream in streams:
+            stream.drain()
+    for stream, name in zip(streams, (table, other), strict=True):
+        assert followed(stream) == contents(database, name) == {json.dumps({"id": n}): name for n in range(3)}
+    if database.is_sqlite:
+        with database.connect() as connection:
+            assert connection.execute("SELECT count(*) FROM _headrace_changes").fetchall() == [(0,)]
+
+
 def test_table_with_capitals_in_its_name(postgres: str, tmp_path: Path) -> None:
     """Programs that map objects to tables make such names."""
     with Database(postgres).connect() as connection:

@@ -20,6 +20,8 @@ from headrace.pipelines.errors import DataLossError, PipelineError
 _PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
 )
+_READERS: Final = "_headrace_readers"
+_CREATE_READERS: Final = f"CREATE TABLE IF NOT EXISTS {_READERS} (name TEXT PRIMARY KEY, seq INTEGER NOT NULL)"
 _BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or delete the old one)"
 
 
@@ -131,41 +133,59 @@ class PostgresChanges:
 
 @dataclass(frozen=True)
 class SqliteChanges:
-    """Triggers on the tables write every change into a separate table, in the same transaction."""
+    """Triggers on the tables write every change into a separate table, in the same transaction. The readers of a
+    database share it: a change is deleted when the last of them has forgotten it."""
 
     database: Database
     tables: tuple[str, ...]
+    name: str = "headrace"
     log_table: str = "_headrace_changes"
     unit: str = "changes"
 
     def prepare(self) -> int:
         with self.database.connect() as connection:
-            if self._outdated(connection) or not self._has_log(connection):
+            if self._begins_at(connection) is None:
+                for table in self.tables:
+                    self.database.columns(table, connection)
+        self.resume()
+        with self.database.connect() as connection:
+            seq = self._begins_at(connection)
+        assert seq is not None, "the log knows its readers"
+        return seq
+
+    def resume(self) -> None:
+        with self.database.connect() as connection:
+            if self._begins_at(connection) is None or self._outdated(connection):
                 # Python's module would commit each statement: rows written between DROP and CREATE would be lost.
                 connection.execute("BEGIN IMMEDIATE")
                 self._install(connection)
-            (seq,) = only_row(connection.execute(f"SELECT coalesce(min(seq) - 1, 0) FROM {self.log_table}"))
-            if seq == 0:
-                found = connection.execute(
-                    "SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)
-                ).fetchone()
-                (rows,) = only_row(connection.execute(f"SELECT count(*) FROM {self.log_table}"))
-                seq = found[0] if found and rows == 0 else 0
-        return int(seq)
+
+    def _begins_at(self, connection: Connection) -> int | None:
+        """Up to where this reader has forgotten the log; None if the log does not know the reader."""
+        if not self._has(connection, self.log_table) or not self._has(connection, _READERS):
+            return None
+        found = connection.execute(f"SELECT seq FROM {_READERS} WHERE name = ?", (self.name,)).fetchone()
+        return None if found is None else int(found[0])
 
     def _install(self, connection: Connection) -> None:
+        connection.execute(_CREATE_READERS)
+        if not self._has(connection, self.log_table):
+            connection.execute(f"DELETE FROM {_READERS}")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {self.log_table} "
             "(seq INTEGER PRIMARY KEY AUTOINCREMENT, tbl TEXT, op TEXT, before TEXT, after TEXT, "
             "at_ms INTEGER DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)))"
         )
+        (first,) = only_row(connection.execute(f"SELECT min(seq) FROM {self.log_table}"))
+        begin = self._last(connection) if first is None else first - 1
+        connection.execute(f"INSERT INTO {_READERS} VALUES (?, ?) ON CONFLICT (name) DO NOTHING", (self.name, begin))
         for name, statement in self._outdated(connection).items():
             connection.execute(f"DROP TRIGGER IF EXISTS {quoted(name)}")
             connection.execute(statement)
 
-    def _has_log(self, connection: Connection) -> bool:
+    def _has(self, connection: Connection, table: str) -> bool:
         query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        return connection.execute(query, (self.log_table,)).fetchone() is not None
+        return connection.execute(query, (table,)).fetchone() is not None
 
     def _outdated(self, connection: Connection) -> dict[str, str]:
         """Triggers that are missing, or lack columns that their table has now, with the statements that make them."""
@@ -177,7 +197,7 @@ class SqliteChanges:
     def _triggers(self, connection: Connection, table: str) -> Iterator[tuple[str, str]]:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
         if not columns:
-            raise PipelineError(f"table {table!r} does not exist")
+            return
         sides = {side: _json_object(side, columns) for side in ("OLD", "NEW")}
         for operation, before, after in (
             ("insert", "NULL", sides["NEW"]),
@@ -195,7 +215,10 @@ class SqliteChanges:
 
     def latest(self) -> int:
         with self.database.connect() as connection:
-            found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
+            return self._last(connection)
+
+    def _last(self, connection: Connection) -> int:
+        found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
         return int(found[0]) if found else 0
 
     def server(self) -> None:
@@ -217,11 +240,18 @@ class SqliteChanges:
             columns = "seq, tbl, op, before, after, at_ms"
             query = f"SELECT {columns} FROM {self.log_table} WHERE seq > ? AND seq <= ? ORDER BY seq"
             for seq, table, operation, before, after, at_ms in connection.execute(query, (start, end)):
-                yield Change(operation, table, _row(before), _row(after), keys.get(table, ()), int(seq), 0, int(at_ms))
+                # The log has the tables of all its readers.
+                if table in keys:
+                    yield Change(operation, table, _row(before), _row(after), keys[table], int(seq), 0, int(at_ms))
 
     def forget(self, until: int) -> None:
         with self.database.connect() as connection:
-            connection.execute(f"DELETE FROM {self.log_table} WHERE seq <= ?", (until,))
+            connection.execute(_CREATE_READERS)
+            connection.execute(
+                f"INSERT INTO {_READERS} VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET seq = max(seq, excluded.seq)",
+                (self.name, until),
+            )
+            connection.execute(f"DELETE FROM {self.log_table} WHERE seq <= (SELECT min(seq) FROM {_READERS})")
 
 
 def _json_object(side: str, columns: Sequence[str]) -> str:
@@ -242,7 +272,7 @@ def change_log(url: str, tables: Sequence[str], slot: str) -> ChangeLog:
     if not tables:
         raise PipelineError("cdc: name the tables to follow")
     if database.is_sqlite:
-        return SqliteChanges(database, tuple(tables))
+        return SqliteChanges(database, tuple(tables), slot)
     if database.is_mysql:
         return BinlogChanges(database, tuple(tables), slot)
     return PostgresChanges(database, tuple(tables), slot)
