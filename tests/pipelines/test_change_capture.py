@@ -266,6 +266,34 @@ def test_two_streams_of_one_database_get_their_own_tables(
             assert connection.execute("SELECT count(*) FROM _headrace_changes").fetchall() == [(0,)]
 
 
+def test_table_that_is_added_to_a_stream_is_followed(
+    database: Database, execute: Execute, table: str, tmp_path: Path
+) -> None:
+    other = f"items{next(_tables)}"
+    execute(f"CREATE TABLE {other} (id INTEGER PRIMARY KEY, name VARCHAR(40), price DECIMAL(10, 2))")
+    stream = Stream(database.url, [table], tmp_path / "state")
+    stream.drain()
+    stream.tables.append(other)
+    stream.restart()
+    stream.drain()
+    execute(f"INSERT INTO {table} VALUES (1, 'old', NULL)", f"INSERT INTO {other} VALUES (1, 'added', NULL)")
+    stream.drain()
+    assert [row["name"] for _, row in stream.changes("insert")] == ["old", "added"]
+
+
+def test_added_column_is_captured_after_a_restart(
+    database: Database, execute: Execute, table: str, tmp_path: Path
+) -> None:
+    stream = Stream(database.url, [table], tmp_path / "state")
+    stream.drain()
+    execute(f"ALTER TABLE {table} ADD COLUMN size INTEGER")
+    stream.restart()
+    stream.drain()
+    execute(f"INSERT INTO {table} VALUES (1, 'a', NULL, 7)")
+    stream.drain()
+    assert [row["size"] for _, row in stream.changes("insert")] == [7]
+
+
 def test_table_with_capitals_in_its_name(postgres: str, tmp_path: Path) -> None:
     """Programs that map objects to tables make such names."""
     with Database(postgres).connect() as connection:

@@ -36,6 +36,9 @@ class ChangeLog(Protocol):
     def prepare(self) -> int:
         """Makes the database keep its changes from now on. Returns the position before the first change."""
 
+    def resume(self) -> None:
+        """Follows the tables and columns that came since the last start. Tables that are gone are left out."""
+
     def latest(self) -> int: ...
 
     def server(self) -> str | None:
@@ -79,6 +82,23 @@ class PostgresChanges:
                 query = "SELECT lsn::text FROM pg_create_logical_replication_slot(%s, 'pgoutput')"
                 found = only_row(connection.execute(query, (self.slot,)))
         return lsn_from_text(found[0])
+
+    def resume(self) -> None:
+        with self.database.connect() as connection:
+            if added := [table for table in self.tables if not self._publishes(connection, table)]:
+                names = ", ".join(quoted(table) for table in added)
+                connection.execute(f"ALTER PUBLICATION {quoted(self.slot)} ADD TABLE {names}")
+
+    def _publishes(self, connection: Connection, table: str) -> bool:
+        # A publication of all tables or of a schema has no entry for a table, and the view has partitions only. A table
+        # that was dropped has nothing more to publish.
+        query = (
+            "SELECT 1 FROM pg_publication AS p, to_regclass(%s) AS wanted WHERE pubname = %s AND (puballtables "
+            "OR wanted IS NULL OR EXISTS (SELECT 1 FROM pg_publication_rel WHERE prpubid = p.oid AND prrelid = wanted) "
+            "OR EXISTS (SELECT 1 FROM pg_publication_tables AS t WHERE t.pubname = p.pubname "
+            "AND to_regclass(format('%%I.%%I', schemaname, tablename)) = wanted))"
+        )
+        return connection.execute(query, (quoted(table), self.slot)).fetchone() is not None
 
     def latest(self) -> int:
         with self.database.connect() as connection:

@@ -95,6 +95,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._chunk_rows = chunk_rows
         self._stop_at: int | None = None
         self._taken: int | None = None
+        self._has_resumed = False
 
     def initialOffset(self) -> Offset:  # noqa: N802
         position = self.log.prepare()
@@ -108,6 +109,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         position, state, server = _position(start), SnapshotState.of_offset(start), _server(start)
         self.log.check(position, server)
+        if not self._has_resumed:
+            self.log.resume()
+            self._has_resumed = True
         # An offset of an earlier version does not name its server: it is the one that has the position now.
         server = server or self.log.server()
         request = self._folder.request()
