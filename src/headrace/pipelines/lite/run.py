@@ -178,14 +178,14 @@ class LiteRun:
         if one.is_paused:
             self._beat(one)
             return False
-        if one.again_at is not None:
-            if time.monotonic() < one.again_at:
-                return False
-            one.again_at = None
-            one.flow = one.open()
-            one.progress.state = RUNNING
-        before = one.flow.read_rows, one.flow.written_rows, time.monotonic()
+        if one.again_at is not None and time.monotonic() < one.again_at:
+            return False
         try:
+            if one.again_at is not None:
+                # Fails for as long as the source or the target is away.
+                one.flow = one.open()
+                one.again_at, one.progress.state = None, RUNNING
+            before = one.flow.read_rows, one.flow.written_rows, time.monotonic()
             is_busy = one.flow.step()
         except (PipelineError, Fault, OSError) as error:
             self._failed(one, str(error))
