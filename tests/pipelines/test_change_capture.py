@@ -352,6 +352,26 @@ def test_keys_of_several_columns_and_kinds(database: Database, execute: Execute,
     assert [b for b, _ in found] == [1] * 4 + [2] * 4
 
 
+def test_sqlite_rows_of_any_values_and_many_columns(tmp_path: Path) -> None:
+    """A trigger that fails would fail the statement of the application."""
+    database = Database(f"sqlite:///{tmp_path}/source.db")
+    names = [f"c{number}" for number in range(130)]
+    values = [b"\x00\xff", float("inf"), float("-inf"), 1.5, 7, "it's {}", None, "Inf", *range(122)]
+    marks = ", ".join("?" * 130)
+    with database.connect() as connection:
+        connection.execute(f"CREATE TABLE wide (id INTEGER PRIMARY KEY, {', '.join(names)})")
+        connection.execute(f"INSERT INTO wide VALUES (1, {marks})", values)
+    stream = Stream(database.url, ["wide"], tmp_path / "state")
+    stream.drain()
+    with database.connect() as connection:
+        connection.execute(f"INSERT INTO wide VALUES (2, {marks})", values)
+        connection.execute("DELETE FROM wide")
+    stream.drain()
+    texts = ["\\x00ff", "Infinity", "-Infinity", *values[3:]]
+    for number, (_, row) in zip((1, 2, 1, 2), stream.changes(), strict=True):
+        assert row == {"id": number, **dict(zip(names, texts, strict=True))}
+
+
 def test_table_without_a_key_is_refused(database: Database, execute: Execute, tmp_path: Path) -> None:
     table = f"bare{next(_tables)}"
     execute(f"CREATE TABLE {quoted(table) if not database.is_mysql else table} (name VARCHAR(9))")

@@ -20,6 +20,8 @@ from headrace.pipelines.errors import DataLossError, PipelineError
 _PEEK = (
     "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1', 'publication_names', %s)"
 )
+# A function of SQLite takes at most 127 arguments, 100 in older versions.
+_COLUMNS_AT_ONCE: Final = 50
 _READERS: Final = "_headrace_readers"
 _CREATE_READERS: Final = f"CREATE TABLE IF NOT EXISTS {_READERS} (name TEXT PRIMARY KEY, seq INTEGER NOT NULL)"
 _BEGIN_ANEW: Final = "Copy the tables, then start with a storage of its own (or delete the old one)"
@@ -218,7 +220,7 @@ class SqliteChanges:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
         if not columns:
             return
-        sides = {side: _json_object(side, columns) for side in ("OLD", "NEW")}
+        sides = {side: sqlite_row(columns, f"{side}.") for side in ("OLD", "NEW")}
         for operation, before, after in (
             ("insert", "NULL", sides["NEW"]),
             ("update", sides["OLD"], sides["NEW"]),
@@ -274,9 +276,25 @@ class SqliteChanges:
             connection.execute(f"DELETE FROM {self.log_table} WHERE seq <= (SELECT min(seq) FROM {_READERS})")
 
 
-def _json_object(side: str, columns: Sequence[str]) -> str:
-    pairs = ", ".join(f"{_literal(column)}, {side}.{quoted(column)}" for column in columns)
-    return f"json_object({pairs})"
+def sqlite_row(columns: Sequence[str], side: str = "") -> str:
+    """SQL of a row as a JSON object. JSON has neither bytes nor infinite numbers: they are text, as in PostgreSQL. With
+    bytes `json_object` fails, in a trigger together with the statement of the application."""
+    objects = []
+    for begin in range(0, len(columns), _COLUMNS_AT_ONCE):
+        pairs = []
+        for column in columns[begin : begin + _COLUMNS_AT_ONCE]:
+            value = f"{side}{quoted(column)}"
+            pairs.append(
+                f"{_literal(column)}, CASE WHEN typeof({value}) = 'blob' THEN '\\x' || lower(hex({value})) "
+                f"WHEN typeof({value}) = 'real' AND {value} = 9e999 THEN 'Infinity' "
+                f"WHEN typeof({value}) = 'real' AND {value} = -9e999 THEN '-Infinity' ELSE {value} END"
+            )
+        objects.append(f"json_object({', '.join(pairs)})")
+    if len(objects) == 1:
+        return objects[0]
+    # No value is an object, so each text has these two brackets only.
+    inner = " || ',' || ".join(f"trim({part}, '{{}}')" for part in objects)
+    return f"'{{' || {inner} || '}}'"
 
 
 def _literal(text: str) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from headrace.pipelines.connectors.cdc.binlog import snapshot_position
+from headrace.pipelines.connectors.cdc.change_logs import sqlite_row
 from headrace.pipelines.connectors.cdc.pgoutput import lsn_from_text, typed_value
 from headrace.pipelines.connectors.databases import Connection, Database, DatabaseRow, only_row, quoted
 from headrace.pipelines.connectors.mysql_connection import json_row
@@ -217,10 +218,9 @@ class SqliteSnapshot:
             found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.log_table,)).fetchone()
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()]
             # As the triggers write it, so that a row looks the same in a snapshot and in a change.
-            pairs = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}', {quoted(name)}" for name in columns)
             where, values = _after(key, after, "?")
             order = ", ".join(quoted(name) for name in key)
-            query = f"SELECT json_object({pairs}) FROM {quoted(table)} {where} ORDER BY {order} LIMIT {limit}"
+            query = f"SELECT {sqlite_row(columns)} FROM {quoted(table)} {where} ORDER BY {order} LIMIT {limit}"
             rows = [json.loads(row[0]) for row in connection.execute(query, values)]
         return Chunk(table, int(found[0]) if found else 0, key, rows)
 
