@@ -14,6 +14,7 @@ from headrace.pipelines.connectors.mirror import (
     HEADER,
     is_return,
     load_mirror,
+    make_topics,
     mirror_run,
     target_offset,
     translate_group,
@@ -100,6 +101,20 @@ def test_two_clusters_are_mirrored_into_one_and_group_offsets_are_translated(
     assert headrace.client.committed_offsets("readers") == {pair: (here, "") for pair, (_, here) in moved.items()}
     with pytest.raises(PipelineError, match="no committed offsets"):
         translate_group(spec, "nobody")
+
+
+def test_copies_are_kept_as_long_as_their_records(east: Cluster, west: Cluster, tmp_path: Path) -> None:
+    """With the retention of the target's brokers it would delete old records, and compaction would not be on."""
+    kept = {"cleanup.policy": "compact", "retention.ms": "-1", "max.message.bytes": "2000000"}
+    east.client.create_topic("kept", 3, configs={**kept, "segment.bytes": "2000000"})
+    east.client.create_topic("plain", 1)
+    file = tmp_path / "kept.yml"
+    sides = f"source: {{bootstrap: '{east.bootstrap}'}}\ntarget: {{bootstrap: '{west.bootstrap}'}}\n"
+    file.write_text(f"{sides}topics: 'kept|plain'\nrename: 'east.{{topic}}'\n")
+    for _ in range(2):
+        make_topics(load_mirror(file), east.client, west.client)
+    assert west.client.topic_configs("east.kept") == kept
+    assert west.client.topic_configs("east.plain") == {}
 
 
 def test_clusters_that_mirror_each_other_do_not_loop(spark: Any, east: Cluster, west: Cluster, mirrored: Any) -> None:

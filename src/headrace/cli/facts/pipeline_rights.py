@@ -50,7 +50,11 @@ def rights_of_mirror(file: Path, reads: frozenset[str]) -> list[ClusterRights]:
     from headrace.cli.facts.pipeline_topics import topics_of_mirror
 
     spec, found = topics_of_mirror(file, reads)
-    source = [*least_rights.of_source(found.name, sorted(found.reads)), *least_rights.of_progress()]
+    source = [
+        *least_rights.of_source(found.name, sorted(found.reads)),
+        *least_rights.of_described(sorted(found.reads)),
+        *least_rights.of_progress(),
+    ]
     target = least_rights.of_sink(sorted(found.writes), sorted(found.id_prefixes))
     return [
         ClusterRights(source, Side.SOURCE, spec.source_bootstrap),

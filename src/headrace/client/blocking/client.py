@@ -29,6 +29,9 @@ from headrace.wire.entities import Entity
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+# Of DescribeConfigs: the type of the resource, and the source of an entry.
+_TOPIC_RESOURCE: Final = 2
+_SET_ON_TOPIC: Final = 1
 
 _RETRIABLE: Final = frozenset(
     {
@@ -385,6 +388,26 @@ class BlockingClient:
 
         self.retrying(f"waiting for topic {name!r}", visible)
         return created
+
+    def topic_configs(self, topic: str) -> dict[str, str]:
+        """The configuration that was set on the topic itself."""
+        asked = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None}
+        body = {"resources": [asked], "include_synonyms": False, "include_documentation": False}
+
+        def attempt() -> dict[str, str]:
+            (result,) = self.any_connection().call("describe_configs", body).results
+            if result.error_code is not ErrorCode.none:
+                raise Refused(
+                    result.error_code,
+                    f"configuration of topic {topic!r}: {result.error_message or result.error_code.name}",
+                )
+            return {
+                entry.name: entry.value
+                for entry in result.configs
+                if entry.config_source == _SET_ON_TOPIC and entry.value is not None
+            }
+
+        return self.retrying(f"asking for the configuration of topic {topic!r}", attempt)
 
 
 def offset_topics(offsets: Mapping[TopicPartitionPair, tuple[int, str]]) -> list[dict[str, object]]:

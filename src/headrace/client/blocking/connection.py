@@ -36,6 +36,7 @@ _NEWEST: Final = {
     "add_offsets_to_txn": (25, 3),
     "end_txn": (26, 3),
     "txn_offset_commit": (28, 3),
+    "describe_configs": (32, 4),
     "sasl_authenticate": (36, 2),
     "create_partitions": (37, 3),
     "delete_groups": (42, 2),

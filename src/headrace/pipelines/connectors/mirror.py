@@ -43,6 +43,17 @@ if TYPE_CHECKING:
     from headrace.pipelines.flows.runner import PipelineRun
 
 HEADER: Final = "headrace.mirror"
+# Which records a topic takes, and how long it keeps them. Copies have the times of their records, so with a shorter
+# retention the target would delete them at once. The rest is for the target's brokers to decide.
+_KEPT_CONFIGS: Final = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+)
 _FIELDS: Final = ("name", "source", "target", "topics", "rename", "storage", "trigger")
 
 
@@ -138,12 +149,13 @@ def mirrored_topics(spec: MirrorSpec, client: BlockingClient) -> dict[str, int]:
 
 
 def make_topics(spec: MirrorSpec, source: BlockingClient, target: BlockingClient) -> None:
-    """Creates missing topics in the target with the source's partition counts."""
-    wanted = {spec.renamed(name): count for name, count in mirrored_topics(spec, source).items()}
+    """Creates missing topics in the target with the source's partition counts and retention."""
+    wanted = {spec.renamed(name): (name, count) for name, count in mirrored_topics(spec, source).items()}
     there = target.topics(wanted)
-    for name, count in wanted.items():
+    for name, (origin, count) in wanted.items():
         if name not in there:
-            target.create_topic(name, count)
+            set_there = source.topic_configs(origin)
+            target.create_topic(name, count, configs={key: set_there[key] for key in _KEPT_CONFIGS if key in set_there})
         elif len(there[name].partitions) < count:
             fewer = counted(len(there[name].partitions), "partition")
             raise PipelineError(

@@ -76,6 +76,11 @@ def of_source(name: str, reads: Iterable[str]) -> list[Right]:
     return rights + [(literal(ResourceType.TOPIC, _NOTES), one) for one in _KEPT]
 
 
+def of_described(topics: Iterable[str]) -> list[Right]:
+    """Reads the configuration of topics: a mirror creates its copies with the same."""
+    return [(topic_pattern(topic), Operation.DESCRIBE_CONFIGS) for topic in topics]
+
+
 def of_sink(writes: Iterable[str], id_prefixes: Iterable[str]) -> list[Right]:
     """Writes topics in transactions with the ledger `__sink_ledger`. Without prefixes of transactional ids it is a sink
     with `mode=at-least-once`, which has neither."""
