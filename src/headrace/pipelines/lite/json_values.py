@@ -24,7 +24,7 @@ from headrace.pipelines.flows.dead_letter_headers import (
 from headrace.pipelines.lite.rows import DELETED, ERROR, KEY, LiteRow, not_in_lite
 from headrace.pipelines.lite.spark_text import double_text
 from headrace.pipelines.lite.topic_rows import deleted_row
-from headrace.pipelines.plugins.columns import Column, Value, parse_columns
+from headrace.pipelines.plugins.columns import Column, Value, encodable, parse_columns
 from headrace.records.builder import Record
 
 _TYPES: Final = ("string", "int", "bigint", "double", "boolean")
@@ -83,17 +83,19 @@ class JsonValues:
             return nothing, "empty"
         bad = f"not JSON of the schema: {text[:200]}"
         begin = len(text) - len(text.lstrip())
+        # Brackets may be nested too deeply for any reader.
         try:
             found, end = _DECODER.raw_decode(text, begin)
-        except ValueError:
+        except (ValueError, RecursionError):
             return nothing, bad
         if not isinstance(found, dict):
             return nothing, bad
         try:
             values = {column.name: _value(column, found.get(column.name)) for column in self.columns}
-        except ValueError:
+        except (ValueError, RecursionError):
             return nothing, bad
-        return values, self._strict(found, text[end:])
+        problem = self._strict(found, text[end:])
+        return values, None if problem is None else encodable(problem)
 
     def _strict(self, found: Mapping[str, object], rest: str) -> str | None:
         names = [column.name for column in self.columns]
@@ -122,7 +124,7 @@ def _value(column: Column, value: Value) -> Value:
     is_number = isinstance(value, _Number)
     match column.kind:
         case "string":
-            return value if isinstance(value, str) and not is_number else _compact(value)
+            return encodable(value if isinstance(value, str) and not is_number else _compact(value))
         case "boolean":
             if isinstance(value, bool):
                 return value

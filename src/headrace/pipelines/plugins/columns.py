@@ -74,7 +74,12 @@ def row_from_json(columns: Sequence[Column], values: Sequence[Json]) -> tuple[Va
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
-    return value
+    return encodable(value)
+
+
+def encodable(text: str) -> str:
+    """An escape in JSON may be half of a character (\\ud800), which UTF-8 cannot have. Java writes a question mark."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _whole(value: object) -> int:
