@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace.client.blocking.client import BlockingClient
 from headrace.pipelines.connectors.mirror import (
@@ -16,10 +17,13 @@ from headrace.pipelines.connectors.mirror import (
     load_mirror,
     make_topics,
     mirror_run,
+    source_options,
     target_offset,
     translate_group,
 )
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import DataLossError, PipelineError
+from headrace.pipelines.options import SourceOptions
+from headrace.pipelines.source.reader import HeadraceStreamReader
 from headrace.records.builder import Record
 from headrace.testing.process import broker_process
 from tests.pipelines.conftest import Cluster, records
@@ -115,6 +119,30 @@ def test_copies_are_kept_as_long_as_their_records(east: Cluster, west: Cluster, 
         make_topics(load_mirror(file), east.client, west.client)
     assert west.client.topic_configs("east.kept") == kept
     assert west.client.topic_configs("east.plain") == {}
+
+
+def test_mirror_reads_no_topics_of_programs_and_survives_a_deleted_one(
+    east: Cluster, west: Cluster, tmp_path: Path
+) -> None:
+    for topic in ("kept-here", "Dropped-here", "__notes-here"):
+        east.client.create_topic(topic, 1)
+        east.write(topic, [Record(b"k", b"v", timestamp_ms=1)])
+    file = tmp_path / "some.yml"
+    text = f"source: {{bootstrap: '{east.bootstrap}'}}\ntarget: {{bootstrap: '{west.bootstrap}'}}\n"
+    text += "topics: '(?i).*ed-here|.*t-here|.*notes-here'\n"
+
+    def reader() -> HeadraceStreamReader:
+        file.write_text(text)
+        return HeadraceStreamReader(SourceOptions.parse(source_options(load_mirror(file)), streaming=True))
+
+    first = reader()
+    end = first.latestOffset(first.initialOffset(), ReadAllAvailable())
+    assert end == {"kept-here": {"0": 1}, "Dropped-here": {"0": 1}}
+    east.delete_topic("Dropped-here")
+    with pytest.raises(DataLossError, match="Dropped-here-0 is no longer there"):
+        reader().latestOffset(end, ReadAllAvailable())
+    text += "failOnDataLoss: false\n"
+    assert reader().latestOffset(end, ReadAllAvailable()) == {"kept-here": {"0": 1}}
 
 
 def test_clusters_that_mirror_each_other_do_not_loop(spark: Any, east: Cluster, west: Cluster, mirrored: Any) -> None:

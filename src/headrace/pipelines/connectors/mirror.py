@@ -6,6 +6,7 @@ once.
     target: {bootstrap: "aggregate:9092"}
     topics: "orders|clicks.*"               # a pattern over topic names
     rename: "east.{topic}"                  # optional; without it topics keep their names
+    failOnDataLoss: false                   # optional; goes on when a topic is deleted or retention is faster
 
 Every copied record gets the header `headrace.mirror` = `<source cluster id>:<partition>:<offset>:<topic>:<topic of the
 copy>`. It serves two purposes. The mirror does not copy a record back to its source cluster, so two clusters may mirror
@@ -54,7 +55,9 @@ _KEPT_CONFIGS: Final = (
     "max.compaction.lag.ms",
     "max.message.bytes",
 )
-_FIELDS: Final = ("name", "source", "target", "topics", "rename", "storage", "trigger")
+_FIELDS: Final = ("name", "source", "target", "topics", "rename", "storage", "trigger", "failOnDataLoss")
+# Python takes flags only at the start of a pattern.
+_FLAGS: Final = re.compile(r"\(\?[aiLmsux]+\)")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class MirrorSpec:
     rename: str
     storage: str
     trigger: str | None
+    fails_on_data_loss: bool = True
 
     def renamed(self, topic: str) -> str:
         return self.rename.replace("{topic}", topic)
@@ -112,6 +116,9 @@ def load_mirror(file: Path) -> MirrorSpec:
     rename = str(data.get("rename") or "{topic}")
     if "{topic}" not in rename:
         raise OptionError(f"{file}: rename {rename!r} must contain {{topic}}: otherwise all topics would become one")
+    fails = data.get("failOnDataLoss", True)
+    if not isinstance(fails, bool):
+        raise OptionError(f"{file}: failOnDataLoss {fails!r} must be true or false")
     name = str(data.get("name") or file.stem)
     return MirrorSpec(
         file=file,
@@ -122,6 +129,7 @@ def load_mirror(file: Path) -> MirrorSpec:
         rename=rename,
         storage=str(data.get("storage") or f"storage/{name}"),
         trigger=data.get("trigger"),
+        fails_on_data_loss=fails,
     )
 
 
@@ -176,9 +184,8 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
         make_topics(spec, source, target)
 
     def rows() -> DataFrame:
-        given = {"subscribePattern": spec.topics, "startingOffsets": "earliest", "includeHeaders": "true"}
-        stream = spark.readStream.format("headrace").options(**_options(spec.source), **given)
-        return mark(stream.option("kafka.isolation.level", "read_committed").load(), spec, source_id, target_id)
+        stream = spark.readStream.format("headrace").options(**source_options(spec))
+        return mark(stream.load(), spec, source_id, target_id)
 
     def write(frame: DataFrame, _batch: int) -> None:
         # The source may have new topics since the last batch.
@@ -192,6 +199,20 @@ def mirror_run(spec: MirrorSpec, spark: SparkSession, *, once: bool, report: Cal
     graph.register_output(BatchSink("target", None, at, write))
     graph.register_flow(Flow(name="mirror", target="target", spark_conf={}, source_code_location=at, func=rows))
     return PipelineRun(spec.pipeline(), spark, report, once=once, graph=graph)
+
+
+def source_options(spec: MirrorSpec) -> dict[str, str]:
+    """How the mirror reads: the topics of `mirrored_topics`, those that a program keeps for itself (`__…`) left out."""
+    flags = _FLAGS.match(spec.topics)
+    begin = "" if flags is None else flags[0]
+    return {
+        **_options(spec.source),
+        "subscribePattern": f"{begin}(?!__)(?:{spec.topics.removeprefix(begin)})",
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "kafka.isolation.level": "read_committed",
+        "failOnDataLoss": str(spec.fails_on_data_loss).lower(),
+    }
 
 
 def mark(frame: DataFrame, spec: MirrorSpec, source_id: str, target_id: str) -> DataFrame:
