@@ -427,6 +427,42 @@ def test_binary_log_continues_in_the_next_file(mariadb: str, tmp_path: Path) -> 
         stream.plan()
 
 
+def test_rows_that_were_rolled_back_are_no_changes(mariadb: str, tmp_path: Path) -> None:
+    """The server logs them if the transaction did something that cannot be rolled back."""
+    database, table, other = Database(mariadb), f"rolled{next(_tables)}", f"plain{next(_tables)}"
+
+    def run(*statements: str) -> None:
+        with database.connect() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    run(f"CREATE TABLE {table} (id INT PRIMARY KEY) ENGINE=InnoDB")
+    run(f"CREATE TABLE {other} (id INT PRIMARY KEY) ENGINE=MyISAM")
+    stream = Stream(mariadb, [table, other], tmp_path / "state", snapshot=NEVER)
+    add = f"INSERT INTO {table} VALUES"
+    run(
+        "START TRANSACTION",
+        f"{add} (1)",
+        "CREATE TEMPORARY TABLE gone (a INT)",
+        "DROP TEMPORARY TABLE gone",
+        "ROLLBACK",
+    )
+    run(
+        "START TRANSACTION", f"{add} (2)", "SAVEPOINT `First`", f"{add} (3)", "SAVEPOINT second", f"{add} (4)",
+        f"INSERT INTO {other} VALUES (1)", "ROLLBACK TO first", f"{add} (5)", "COMMIT",
+    )  # fmt: skip
+    stream.drain()
+    found = {
+        name: [json.loads(row[4])["id"] for row in stream.rows if row[2] == f"shop.{name}"] for name in (table, other)
+    }
+    assert found == {table: [2, 5], other: [1]}
+    with database.connect() as connection:
+        assert connection.execute(f"SELECT id FROM {table}").fetchall() == ((2,), (5,))
+    run(f"/* app: shop */ TRUNCATE TABLE {other}")
+    stream.drain()
+    assert [row[1] for row in stream.rows][-1] == "truncate"
+
+
 def test_binary_log_that_began_anew_stops_the_connector(mariadb: str, tmp_path: Path) -> None:
     """As after RESET MASTER, or a failover to a server with a log of its own."""
     database, table = Database(mariadb), f"reset{next(_tables)}"

@@ -25,6 +25,9 @@ from headrace.pipelines.errors import DataLossError, PipelineError
 _PLACE_BITS: Final = 32
 _SETTINGS: Final = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_metadata": "FULL"}
 _BEGIN_ANEW: Final = "Start with a storage of its own (or delete the old one), which takes a new snapshot"
+# Programs mark their statements by comments. Those that begin with an exclamation mark are part of the statement.
+_COMMENTS: Final = re.compile(r"(?:\s+|/\*(?!!).*?\*/|(?:--|#)[^\n]*\n)+", re.DOTALL)
+_SAVEPOINT: Final = re.compile(r"(SAVEPOINT|ROLLBACK\s+TO)\s+(.+)", re.IGNORECASE | re.DOTALL)
 _TRUNCATE: Final = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:[`\"]?(\w+)[`\"]?\.)?[`\"]?(\w+)[`\"]?", re.IGNORECASE)
 
 
@@ -161,11 +164,17 @@ class _Event(Protocol):
 
 
 class _Transaction:
-    """Collects the rows of a transaction and returns them at its commit."""
+    """Collects the rows of a transaction and returns them at its commit.
+
+    The log also has rows that were rolled back, if the transaction did something that cannot be: it wrote a table
+    without transactions, or made a temporary table.
+    """
 
     def __init__(self, schema: str, keys: dict[str, tuple[str, ...]]) -> None:
         self._schema, self._keys = schema, keys
         self._open: list[tuple[str, str, dict[str, object] | None, dict[str, object] | None]] = []
+        # Number of rows before each savepoint.
+        self._savepoints: dict[str, int] = {}
 
     def feed(self, event: _Event, position: int) -> Iterator[Change]:
         kind = type(event).__name__
@@ -180,6 +189,18 @@ class _Transaction:
     def _statement(self, event: _Event, position: int) -> Iterator[Change]:
         text = event.query if isinstance(event.query, str) else event.query.decode(errors="replace")
         schema = event.schema if isinstance(event.schema, str) else event.schema.decode()
+        if comments := _COMMENTS.match(text):
+            text = text[comments.end() :]
+        if point := _SAVEPOINT.match(text):
+            name = point[2].strip().strip('`"').lower()
+            if point[1].upper() == "SAVEPOINT":
+                self._savepoints[name] = len(self._open)
+            else:
+                del self._open[self._savepoints.get(name, 0) :]
+            return
+        if text.strip().upper() == "ROLLBACK":
+            self._open, self._savepoints = [], {}
+            return
         match = _TRUNCATE.match(text)
         if match and match[2] in self._keys and (match[1] or schema) == self._schema:
             self._open.append(("truncate", match[2], None, None))
@@ -190,7 +211,7 @@ class _Transaction:
         for number, (operation, table, before, after) in enumerate(self._open):
             name = f"{self._schema}.{table}"
             yield Change(operation, name, before, after, self._keys[table], position, number, at_s * 1000)
-        self._open = []
+        self._open, self._savepoints = [], {}
 
 
 def _sides(
