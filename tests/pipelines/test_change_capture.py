@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace.pipelines.connectors.cdc.snapshots import SnapshotFolder
@@ -292,6 +293,27 @@ def test_added_column_is_captured_after_a_restart(
     execute(f"INSERT INTO {table} VALUES (1, 'a', NULL, 7)")
     stream.drain()
     assert [row["size"] for _, row in stream.changes("insert")] == [7]
+
+
+def test_values_do_not_depend_on_the_settings_of_the_server(postgres: str, tmp_path: Path) -> None:
+    table = f"dated{next(_tables)}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, day DATE, data BYTEA, took INTERVAL)")
+        settings = {"datestyle": "SQL, DMY", "bytea_output": "escape", "intervalstyle": "iso_8601"}
+        for name, value in settings.items():
+            connection.execute(f"ALTER ROLE postgres SET {name} = '{value}'")
+        try:
+            insert = f"INSERT INTO {table} VALUES (%s, '2026-11-02', '\\x00ff', '1 day 2 hours')"
+            connection.execute(insert, (1,))
+            stream = Stream(postgres, [table], tmp_path / "state")
+            stream.drain()
+            connection.execute(insert, (2,))
+            stream.drain()
+        finally:
+            for name in settings:
+                connection.execute(f"ALTER ROLE postgres RESET {name}")
+    texts = {"day": "2026-11-02", "data": "\\x00ff", "took": "1 day 02:00:00"}
+    assert stream.changes() == [("read", {"id": 1, **texts}), ("insert", {"id": 2, **texts})]
 
 
 def test_table_with_capitals_in_its_name(postgres: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast
 
 from headrace.pipelines.connectors.cdc.binlog import BinlogChanges
-from headrace.pipelines.connectors.cdc.pgoutput import Change, PgOutput, lsn_from_text, lsn_to_text
+from headrace.pipelines.connectors.cdc.pgoutput import TEXT_SETTINGS, Change, PgOutput, lsn_from_text, lsn_to_text
 from headrace.pipelines.connectors.databases import Connection, Database, PostgresConnection, only_row, quoted
 from headrace.pipelines.errors import DataLossError, PipelineError
 
@@ -130,6 +130,8 @@ class PostgresChanges:
         keys: dict[str, tuple[str, ...]] = {}
         with self.database.connect() as connection:
             server = cast("PostgresConnection", connection)
+            for setting in TEXT_SETTINGS:
+                server.execute(f"SET LOCAL {setting}")
             for (data,) in server.execute(_PEEK, (self.slot, lsn_to_text(end), self.slot), binary=True):
                 for change in decoder.feed(data):
                     if not start < change.lsn <= end:

@@ -15,6 +15,13 @@ from typing import Final
 
 from headrace.pipelines.errors import PipelineError
 
+# Values are text, whose form depends on the settings of the server, the database and the user.
+TEXT_SETTINGS: Final = (
+    "datestyle = 'ISO'",
+    "intervalstyle = 'postgres'",
+    "bytea_output = 'hex'",
+    "extra_float_digits = 3",
+)
 _EPOCH_2000_US: Final = 946_684_800_000_000
 
 

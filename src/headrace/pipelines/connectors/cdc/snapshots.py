@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from headrace.pipelines.connectors.cdc.binlog import snapshot_position
 from headrace.pipelines.connectors.cdc.change_logs import sqlite_row
-from headrace.pipelines.connectors.cdc.pgoutput import lsn_from_text, typed_value
+from headrace.pipelines.connectors.cdc.pgoutput import TEXT_SETTINGS, lsn_from_text, typed_value
 from headrace.pipelines.connectors.databases import Connection, Database, DatabaseRow, only_row, quoted
 from headrace.pipelines.connectors.mysql_connection import json_row
 from headrace.pipelines.errors import PipelineError
@@ -154,9 +154,8 @@ class PostgresSnapshot:
         temporary = f"{self.slot}_snapshot_{os.getpid()}"
         made = self._query(f'CREATE_REPLICATION_SLOT "{temporary}" TEMPORARY LOGICAL pgoutput USE_SNAPSHOT')
         self._position = lsn_from_text(made.text(0, 1) or "")
-        # As the replication messages: dates and times do not depend on the settings of the server.
-        self._query("SET LOCAL datestyle = 'ISO'")
-        self._query("SET LOCAL extra_float_digits = 3")
+        for setting in TEXT_SETTINGS:
+            self._query(f"SET LOCAL {setting}")
 
     def _query(self, text: str) -> _Result:
         """A connection for replication takes simple queries only."""
