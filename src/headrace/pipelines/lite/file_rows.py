@@ -7,10 +7,13 @@ by the machine, so a batch that Spark began and did not finish is left to Spark.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, TextIO, cast
 from urllib.parse import unquote, urlsplit
 
 from headrace.pipelines.connectors.settings import End
@@ -20,6 +23,9 @@ from headrace.pipelines.plugins.columns import Column, Value
 from headrace.pipelines.spark.running_batch import RunningBatch
 
 _COMPACT_EVERY: Final = 10
+_OPENERS: Final[Mapping[str, Callable[[Path, str], object]]] = {".gz": gzip.open, ".bz2": bz2.open}
+# Codecs of Hadoop that Python lacks, or frames in another way.
+_ONLY_IN_SPARK: Final = (".zst", ".lz4", ".snappy", ".deflate")
 _HIDDEN: Final = ("_", ".")
 
 
@@ -54,6 +60,9 @@ class FileRows:
         new = [file for file in self._files() if _uri(file) not in seen]
         if not new:
             return start
+        # Before the batch begins, so that Spark can take it.
+        if other := next((file for file in new if file.suffix in _ONLY_IN_SPARK), None):
+            raise not_in_lite(str(other), f"it is compressed ({other.suffix})")
         number += 1
         stat = [{"path": _uri(file), "timestamp": int(file.stat().st_mtime * 1000), "batchId": number} for file in new]
         is_compact = (number + 1) % _COMPACT_EVERY == 0
@@ -90,7 +99,7 @@ class FileRows:
     def slots(self, start: JsonOffset, end: JsonOffset, batch: RunningBatch) -> Sequence[SlotReader]:
         def read() -> Iterator[LiteRow]:
             for entry in self._entries(start["logOffset"] + 1, end["logOffset"]):
-                with Path(unquote(urlsplit(entry["path"]).path)).open(newline=None, errors="replace") as file:
+                with _opened(Path(unquote(urlsplit(entry["path"]).path))) as file:
                     for line in file:
                         yield {"value": line.rstrip("\n")}
 
@@ -101,6 +110,12 @@ class FileRows:
 
     def close(self) -> None:
         pass
+
+
+def _opened(file: Path) -> TextIO:
+    """The text of a file as Spark reads it: decompressed by the ending of its name, without a byte order mark."""
+    data = _OPENERS.get(file.suffix, open)(file, "rb")
+    return io.TextIOWrapper(cast("BinaryIO", data), encoding="utf-8-sig", errors="replace", newline=None)
 
 
 def _uri(file: Path) -> str:
