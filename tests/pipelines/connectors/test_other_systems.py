@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -265,6 +266,31 @@ def test_mqtt_message_that_was_stored_and_not_acknowledged_is_taken_once(mqtt_po
     wait_for(lambda: len(list(journal.rows(0, read_chunk(second, columns, journal)))) >= 6, "the new message")
     assert [row[1] for row in journal.rows(0, journal.last())] == ["m0", "m1", "m2", "m3", "m4", "new"]
     second.close()
+    client.disconnect()
+    client.loop_stop()
+
+
+def test_mqtt_messages_that_wait_when_the_connection_is_lost_are_taken_once(mqtt_port: int, tmp_path: Path) -> None:
+    place = unique("again")
+    end = End("mqtt", {"host": "127.0.0.1", "port": mqtt_port, "topics": [place], "client_id": place}, "c.yml: from")
+    columns, journal = parse_columns(MqttSource(end).columns()), Journal(tmp_path / "journal")
+    source, client = MqttSource(end), publisher(mqtt_port)
+    source.read(None)
+    for number in range(5):
+        client.publish(place, f"m{number}", qos=1).wait_for_publish(30)
+    wait_for(lambda: source._waiting.qsize() == 5, "messages that wait")
+    connection = source._client
+    assert connection is not None
+    old = connection.socket()
+    assert old is not None
+    # The client connects again by itself, and the broker sends everything again that is not acknowledged.
+    old.shutdown(socket.SHUT_RDWR)
+    wait_for(lambda: connection.is_connected() and connection.socket() not in (None, old), "the new connection")
+    client.publish(place, "new", qos=1).wait_for_publish(30)
+    wait_for(lambda: source._waiting.qsize() in (6, 11), "the messages again")
+    read_chunk(source, columns, journal)
+    assert [row[1] for row in journal.rows(0, journal.last())] == ["m0", "m1", "m2", "m3", "m4", "new"]
+    source.close()
     client.disconnect()
     client.loop_stop()
 

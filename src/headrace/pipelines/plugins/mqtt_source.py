@@ -6,8 +6,9 @@
 The session is persistent and the quality of service is 1: the broker keeps messages while the connector is away, and
 sends a message again until it is acknowledged. This source acknowledges a message after its row is on disk. If the
 process dies between the two, the broker sends the message again, marked as a duplicate and with the same packet id. The
-offset has the packet ids of the last rows, so such a message is acknowledged and not taken twice. Two connectors must
-not use the same `client_id`.
+offset has the packet ids of the last rows, so such a message is acknowledged and not taken twice. After a lost
+connection the broker sends everything again that is not acknowledged, so messages that wait here are dropped. Two
+connectors must not use the same `client_id`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime
 import hashlib
 import queue
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from headrace.pipelines.connectors.settings import End
@@ -24,7 +26,7 @@ from headrace.pipelines.plugins.api import Chunk, Offset, Row, Source
 from headrace.pipelines.plugins.extras import library
 
 if TYPE_CHECKING:
-    from paho.mqtt.client import Client, MQTTMessage
+    from paho.mqtt.client import Client, ConnectFlags, MQTTMessage
     from paho.mqtt.reasoncodes import ReasonCode
 
 _ROWS_AT_ONCE: Final = 5_000
@@ -71,6 +73,9 @@ class MqttSource(Source):
                 break
             if message.dup and stored.get(str(message.mid)) == _fingerprint(message):
                 self._client.ack(message.mid, message.qos)
+                continue
+            if message.dup and packets.get(str(message.mid)) == _fingerprint(message):
+                # The connection was lost since this read began. The row is acknowledged when it is on disk.
                 continue
             rows.append(self._row(message))
             if message.qos:
@@ -125,10 +130,12 @@ class MqttSource(Source):
             client.tls_set()
         ready: queue.Queue[str] = queue.Queue()
 
-        def connected(_client: Client, _data: object, _flags: object, reason: ReasonCode, _more: object) -> None:
+        def connected(_client: Client, _data: object, flags: ConnectFlags, reason: ReasonCode, _more: object) -> None:
             if reason.is_failure:
                 ready.put(f"the broker refused the connection: {reason}")
                 return
+            if flags.session_present:
+                self._drop_waiting()
             client.subscribe([(topic, mqtt.SubscribeOptions(qos=1)) for topic in self._topics])
 
         def subscribed(_client: Client, _data: object, _mid: int, reasons: list[ReasonCode], _more: object) -> None:
@@ -157,6 +164,16 @@ class MqttSource(Source):
             client.loop_stop()
             raise PipelineError(f"{end.place}: {problem}")
         return client
+
+    def _drop_waiting(self) -> None:
+        """Messages without an acknowledgement (quality of service 0) are sent once: they stay."""
+        kept: list[MQTTMessage] = []
+        with suppress(queue.Empty):
+            while True:
+                message = self._waiting.get_nowait()
+                kept += [] if message.qos else [message]
+        for message in kept:
+            self._waiting.put(message)
 
     def close(self) -> None:
         if self._client is not None:
