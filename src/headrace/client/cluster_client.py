@@ -197,24 +197,31 @@ class ClusterClient:
         )
 
     async def coordinator(self, key: str, key_type: int = GROUP) -> int:
-        """The broker that coordinates a group or transactional id; waits while none is available."""
-        async with asyncio.timeout(self.timeout):
-            while True:
-                connection = await self.any_connection()
-                answer = await connection.request(
-                    ApiKey.FIND_COORDINATOR,
-                    {"key": key, "key_type": key_type, "coordinator_keys": [key]},
-                    timeout=self.timeout,
-                )
-                found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
-                code = ErrorCode(found.error_code)
-                if code is ErrorCode.none:
-                    node = Node(int(found.node_id), str(found.host), int(found.port))
-                    self.metadata.nodes.setdefault(node.id, node)
-                    return node.id
-                if code not in _TRANSIENT:
-                    raise Refused(code, found.error_message or f"no coordinator for {key!r}")
-                await asyncio.sleep(_PAUSE_SECONDS)
+        """The broker that coordinates a group or transactional id; waits while none is available. Raises NoAnswer after
+        the time-out: callers that run for long retry a Fault, and would end with a TimeoutError."""
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self._found_coordinator(key, key_type)
+        except TimeoutError as fault:
+            raise NoAnswer(f"no coordinator for {key!r} within {self.timeout:g} s") from fault
+
+    async def _found_coordinator(self, key: str, key_type: int) -> int:
+        while True:
+            connection = await self.any_connection()
+            answer = await connection.request(
+                ApiKey.FIND_COORDINATOR,
+                {"key": key, "key_type": key_type, "coordinator_keys": [key]},
+                timeout=self.timeout,
+            )
+            found = answer.coordinators[0] if hasattr(answer, "coordinators") else answer
+            code = ErrorCode(found.error_code)
+            if code is ErrorCode.none:
+                node = Node(int(found.node_id), str(found.host), int(found.port))
+                self.metadata.nodes.setdefault(node.id, node)
+                return node.id
+            if code not in _TRANSIENT:
+                raise Refused(code, found.error_message or f"no coordinator for {key!r}")
+            await asyncio.sleep(_PAUSE_SECONDS)
 
     async def to_coordinator(
         self, key: str, api_key: int, body: Body, *, key_type: int = GROUP, **options: Unpack[RequestOptions]
