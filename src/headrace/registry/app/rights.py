@@ -94,14 +94,16 @@ class Rights:
 
     async def readable(self, caller: Caller, subjects: Iterable[str]) -> Callable[[str], bool]:
         """Which of the subjects the caller may read. Asks for many topics in one request."""
-        topics = {topic_of(subject) for subject in subjects}
-        unknown = sorted(topic for topic in topics if self._known(caller, Right.READ, topic) is None)
+        found = {topic: self._known(caller, Right.READ, topic) for topic in {topic_of(subject) for subject in subjects}}
+        unknown = sorted(topic for topic, allowed in found.items() if allowed is None)
         for first in range(0, len(unknown), _AT_ONCE):
             some = unknown[first : first + _AT_ONCE]
             denied = await self._denied_reads(caller, some)
             for topic in some:
+                found[topic] = topic not in denied
                 self._keep(caller, Right.READ, topic, allowed=topic not in denied)
-        return lambda subject: bool(self._known(caller, Right.READ, topic_of(subject)))
+        # Not by `_known`: an answer may have become too old, or been forgotten, while the brokers answered.
+        return lambda subject: bool(found.get(topic_of(subject)))
 
     async def _allowed(self, caller: Caller, right: Right, topic: str) -> bool:
         known = self._known(caller, right, topic)

@@ -90,6 +90,25 @@ def test_an_answer_without_the_topic_is_503() -> None:
         asyncio.run(rights_with(NoTopics(ErrorCode.none)).check(ANN, Right.READ, "orders-value"))
 
 
+def test_a_listing_keeps_subjects_whose_answer_becomes_too_old_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(OneAnswer):
+        async def request(self, key: ApiKey, body: dict[str, Any], **options: object) -> SimpleNamespace:
+            await asyncio.sleep(0.05)
+            return await super().request(key, body, **options)
+
+    async def listed() -> list[str]:
+        rights = rights_with(Slow(ErrorCode.none))
+        await rights.check(ANN, Right.READ, "orders-value")
+        subjects = ["orders-value", "payments-value"]
+        return list(filter(await rights.readable(ANN, subjects), subjects))
+
+    monkeypatch.setattr("headrace.registry.app.rights._KEPT_S", 0.04)
+    assert asyncio.run(listed()) == ["orders-value", "payments-value"]
+    monkeypatch.setattr("headrace.registry.app.rights._KEPT_S", 5.0)
+    monkeypatch.setattr("headrace.registry.app.rights._MOST_KEPT", 1)
+    assert asyncio.run(listed()) == ["orders-value", "payments-value"]
+
+
 def test_brokers_grant_rights_on_topics_that_exist_or_not(running: RunningBroker) -> None:
     """The codes of a real broker, which has no authorizer and so allows everything."""
 
