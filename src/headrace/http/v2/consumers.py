@@ -130,8 +130,7 @@ async def read(call: Call) -> Response:
                 lambda: [shown_v2(one, record, settings.format, schemas) for one, record in records_of(found)]
             )
         instance.advance(found)
-        if settings.is_committing:
-            await instance.commit(None)
+        await instance.auto_commit(None)
     return v2_json(shown, how=settings.format)
 
 

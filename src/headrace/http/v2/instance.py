@@ -7,6 +7,7 @@ clients of the caller: one for fetches, which wait at the broker, and one for th
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -23,6 +24,8 @@ from headrace.kernel.json_values import JsonObject
 from headrace.records.builder import Record
 from headrace.web.errors import Problem
 from headrace.wire.apis import ApiKey
+
+_log = logging.getLogger(__name__)
 
 _PLACES: Final = {"earliest": Place(Kind.BEGINNING), "latest": Place(Kind.END)}
 RESETS: Final = (*_PLACES, "none")
@@ -68,8 +71,7 @@ class ConsumerInstance:
 
     async def unsubscribe(self) -> None:
         if self._member is not None:
-            if self.settings.is_committing:
-                await self.commit(None)
+            await self.auto_commit(None)
             await self._member.leave()
         self._member, self.topics = None, []
         self._assigned, self._positions = set(), {}
@@ -85,8 +87,7 @@ class ConsumerInstance:
         return self._assigned if self._member is None else self._member.owned
 
     async def _give_up(self, lost: set[TopicPartition]) -> None:
-        if self.settings.is_committing:
-            await self.commit({one: self._positions[one] for one in lost if one in self._positions})
+        await self.auto_commit({one: self._positions[one] for one in lost if one in self._positions})
         for one in lost:
             self._positions.pop(one, None)
 
@@ -143,6 +144,16 @@ class ConsumerInstance:
 
     def advance(self, read: Mapping[TopicPartition, FetchedRecords]) -> None:
         self._positions |= {one: found.next_offset for one, found in read.items() if one in self._positions}
+
+    async def auto_commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
+        """With `auto.commit.enable`. As in Kafka, a commit that fails is only logged: the records that were read still
+        go to the caller, and a member still gives up its partitions and leaves."""
+        if not self.settings.is_committing:
+            return
+        try:
+            await self.commit(offsets)
+        except Fault as fault:
+            _log.warning("group %s: offsets were not committed: %s", self.settings.group, fault.message)
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
         """Commits these offsets, or all positions. Raises Fault."""
