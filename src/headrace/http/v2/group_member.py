@@ -38,7 +38,8 @@ _TRANSIENT: Final = frozenset(
 
 
 class GroupMember:
-    """Owned by the event loop. `give_up` runs before partitions are given up, to commit them."""
+    """Owned by the event loop. `give_up` runs before partitions are given up, to commit them; `take` when partitions
+    are new to the member, or are its own again after it was fenced."""
 
     def __init__(
         self,
@@ -47,12 +48,14 @@ class GroupMember:
         topics: Sequence[str],
         pattern: str | None,
         give_up: Callable[[set[TopicPartition]], Awaitable[None]],
+        take: Callable[[set[TopicPartition]], None],
     ) -> None:
         self._client = client
         self._group = group
         self._topics = list(topics)
         self._pattern = pattern
         self._give_up = give_up
+        self._take = take
         self.id = str(uuid.uuid4())
         self.epoch = 0
         self.owned: set[TopicPartition] = set()
@@ -108,6 +111,7 @@ class GroupMember:
                 lost = self.owned - wanted
                 if lost:
                     await self._give_up(lost)
+                self._take(wanted - self.owned)
                 self.owned = wanted
                 self._is_reported = False
                 self._changed.set()

@@ -65,7 +65,7 @@ class ConsumerInstance:
         if self._assigned:
             raise wrong_state("Subscription to topics, partitions and pattern are mutually exclusive.")
         await self.unsubscribe()
-        member = GroupMember(self._group, self.settings.group, topics, pattern, self._give_up)
+        member = GroupMember(self._group, self.settings.group, topics, pattern, self._give_up, self._take)
         await member.join()
         self._member, self.topics = member, list(topics)
 
@@ -89,6 +89,12 @@ class ConsumerInstance:
     async def _give_up(self, lost: set[TopicPartition]) -> None:
         await self.auto_commit({one: self._positions[one] for one in lost if one in self._positions})
         for one in lost:
+            self._positions.pop(one, None)
+
+    def _take(self, gained: set[TopicPartition]) -> None:
+        """A position of an earlier ownership is worthless: other members may have read and committed since. A fenced
+        member does not even know that it lost its partitions."""
+        for one in gained:
             self._positions.pop(one, None)
 
     async def read(self, wait_ms: int, max_bytes: int) -> dict[TopicPartition, FetchedRecords]:
@@ -156,8 +162,10 @@ class ConsumerInstance:
             _log.warning("group %s: offsets were not committed: %s", self.settings.group, fault.message)
 
     async def commit(self, offsets: Mapping[TopicPartition, int] | None) -> None:
-        """Commits these offsets, or all positions. Raises Fault."""
-        chosen = dict(self._positions if offsets is None else offsets)
+        """Commits these offsets, or the positions in all partitions that the instance has. Raises Fault."""
+        if offsets is None:
+            offsets = {one: offset for one, offset in self._positions.items() if one in self.partitions}
+        chosen = dict(offsets)
         if not chosen:
             return
         topics: dict[str, list[JsonObject]] = {}

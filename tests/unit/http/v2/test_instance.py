@@ -184,3 +184,24 @@ def test_a_member_stays_if_the_commit_of_a_partition_that_it_gives_up_fails(coor
         return owned
 
     assert asyncio.run(next_owned()) == {SECOND}
+
+
+def test_a_fenced_member_does_not_commit_where_it_stopped_before(coordinator: Coordinator) -> None:
+    """While it was fenced, other members went on with its partitions."""
+
+    async def rejoined(again: list[int]) -> dict[TopicPartition, int]:
+        coordinator.assigned = [0, 1]
+        coordinator.committed.clear()
+        instance = subscribed(coordinator)
+        await instance.subscribe(["orders"], None)
+        instance.advance(await instance.read(1000, 1))
+        coordinator.committed = {FIRST: 500, SECOND: 700}
+        coordinator.assigned, epoch = again, coordinator.epoch
+        coordinator.beat_error = ErrorCode.fenced_member_epoch
+        await until(lambda: coordinator.epoch > epoch and len(instance.partitions) == len(again))
+        instance.advance(await instance.read(1000, 1))
+        await instance.commit(None)
+        return dict(coordinator.committed)
+
+    assert asyncio.run(rejoined([0])) == {FIRST: 501, SECOND: 700}
+    assert asyncio.run(rejoined([0, 1])) == {FIRST: 501, SECOND: 701}
