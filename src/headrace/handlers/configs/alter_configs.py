@@ -50,7 +50,7 @@ class AlterConfigs(Handler):
     )
 
     async def serve(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-        others, rows = refused_here(request.resources, self.broker_id, self.check_own)
+        others, rows = refused_here(request.resources, self.broker_id, self.check_own, context.access)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
@@ -110,7 +110,7 @@ Request = TypeVar("Request")
 
 
 def refused_here(
-    resources: Sequence[Resource], broker_id: int, check_own: CheckOwn
+    resources: Sequence[Resource], broker_id: int, check_own: CheckOwn, access: Access
 ) -> tuple[list[Resource], list[AlterConfigsResourceResponse]]:
     """(resources to forward to the controller, answers for the refused ones)."""
     keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in resources]
@@ -125,6 +125,9 @@ def refused_here(
             # The settings of one broker can only be changed through that broker.
             why = f"Unexpected broker id, expected {broker_id}, but received {name}"
             rows.append(resource_row(kind, name, _INVALID, why))
+        elif kind == BROKER and name and (denied := denied_row(access, kind, name)) is not None:
+            # Before the check: it reads files that the request names.
+            rows.append(denied)
         elif kind == BROKER and name and (refusal := _refusal(resource, check_own)) is not None:
             rows.append(resource_row(kind, name, _INVALID, refusal))
         else:

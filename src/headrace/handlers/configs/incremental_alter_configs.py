@@ -52,7 +52,7 @@ class IncrementalAlterConfigs(Handler):
     async def serve(
         self, request: IncrementalAlterConfigsRequest, context: RequestContext
     ) -> IncrementalAlterConfigsResponse:
-        others, rows = refused_here(request.resources, self.broker_id, self.check_own)
+        others, rows = refused_here(request.resources, self.broker_id, self.check_own, context.access)
         for resource in tuple(others):
             if int(resource.resource_type) == BROKER_LOGGER:
                 others.remove(resource)
