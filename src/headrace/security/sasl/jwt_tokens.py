@@ -72,7 +72,7 @@ def check_signed(token: str, rules: TokenRules, find_key: FindKey) -> Bearer:
                 "verify_sub": False,
             },
         )
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, TypeError) as error:  # TypeError: RS256 or PS256 with a key of another kind
         raise BadToken(f"{type(error).__name__}: {error}") from error
     return _bearer(claims, rules)
 

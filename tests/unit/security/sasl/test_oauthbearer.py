@@ -132,6 +132,14 @@ def test_any_other_token_is_refused(text: str) -> None:
         check(text)
 
 
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256"])
+def test_a_token_whose_algorithm_does_not_fit_its_key_is_refused(algorithm: str) -> None:
+    """A key set need not name algorithms."""
+    entry = {name: value for name, value in published(EC, "ec", "ES256").items() if name != "alg"}
+    with pytest.raises(BadToken):
+        check_signed(token(RSA, algorithm), RULES, keys(json.dumps({"keys": [entry]}).encode()).find)
+
+
 def test_the_clock_may_be_off_by_the_skew() -> None:
     ended = token(exp=int(time.time()) - 60)
     assert check(ended, TokenRules(("kafka",), "https://idp", clock_skew_s=3600)).name == "anna"
