@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.kernel.json_values import JsonValue
 from headrace.registry.core import settings
@@ -51,7 +52,16 @@ def canonical(state: State, subject: str, content: Content, *, normalize: bool) 
     """The content as it is stored, and its schema. Raises InvalidSchema."""
     schema = parsed(state, subject, content)
     text = schema.normalized() if normalize else schema.canonical()
-    return Content(text, content.type, content.references, content.metadata, content.rule_set), schema
+    references = tuple(_numbered(state, subject, each) for each in content.references)
+    return Content(text, content.type, references, content.metadata, content.rule_set), schema
+
+
+def _numbered(state: State, subject: str, reference: Reference) -> Reference:
+    """A reference to version -1 is one to the version that is the latest now."""
+    if reference.version != -1:
+        return reference
+    latest = state.version(in_context_of(subject, reference.subject), -1, deleted=True)
+    return reference if latest is None else replace(reference, version=latest.version)
 
 
 def find(

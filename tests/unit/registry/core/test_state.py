@@ -140,3 +140,26 @@ def test_random_operations_keep_ids_unique_and_a_compacted_replay_equal() -> Non
                 compacted.replay(again)
         assert snapshot(fresh) == snapshot(state), f"seed {seed}"
         assert snapshot(compacted) == snapshot(state), f"seed {seed}"
+
+
+def test_a_reference_to_version_minus_one_is_stored_as_the_latest_version() -> None:
+    state = State()
+
+    def registered(subject: str, schema: str, *references: dict[str, Any]) -> SubjectVersion:
+        asked = SchemaRequest.from_json({"schema": schema, "references": list(references)})
+        decision = operations.register(state, subject, asked, normalize=False)
+        for entry in decision.records:
+            state.replay(entry)
+        version = decision.reply
+        assert isinstance(version, SubjectVersion)
+        return version
+
+    latest: dict[str, Any] = {"name": "A", "subject": "a", "version": -1}
+    order = '{"type":"record","name":"Order","fields":[{"name":"a","type":"A"}]}'
+    registered("a", '{"type":"record","name":"A","fields":[]}')
+    first = registered("orders", order, latest)
+    assert first.content.references == (Reference("A", "a", 1),)
+    assert registered("orders", order, latest) == first
+    registered("a", '{"type":"record","name":"A","fields":[{"name":"n","type":"int","default":0}]}')
+    assert registered("orders", order, latest).content.references == (Reference("A", "a", 2),)
+    assert [each.version for each in state.referenced_by("a", 1, deleted=False)] == [1]
