@@ -5,7 +5,7 @@ asks the brokers for a delegation token whose owner is the caller, and logs in w
 with the caller's own ACLs. The service needs a user of its own for that, and this user needs CREATE_TOKENS on the user
 resource of each caller. It needs no other right: the brokers, and not the service, limit which callers it can act for.
 
-A token lives for an hour. The service replaces it after half of that.
+A token lives for an hour, or shorter if the brokers say so. The service replaces it after half of that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class DelegationTokens:
             if held is None or now >= held[2]:
                 if len(self._held) >= _MOST_TOKENS:
                     self._forget_oldest()
-                held = (*await self._create(principal), now + _LIFETIME_MS / 2000)
+                token_id, password, lives_s = await self._create(principal)
+                held = token_id, password, now + lives_s / 2
                 self._held[principal] = held
             return held[0], held[1]
 
@@ -52,7 +53,8 @@ class DelegationTokens:
         del self._held[oldest]
         self._asking.pop(oldest, None)
 
-    async def _create(self, principal: str) -> tuple[str, str]:
+    async def _create(self, principal: str) -> tuple[str, str, float]:
+        """(id, password, seconds until it expires). Raises Refused."""
         kind, _, name = principal.partition(":")
         body = {
             "owner_principal_type": kind,
@@ -69,7 +71,9 @@ class DelegationTokens:
             # Brokers before Kafka 3.3 ignore the owner of a request, and the token is of the service's own user.
             mismatch = ErrorCode.delegation_token_owner_mismatch
             raise Refused(mismatch, f"delegation token for {principal}: the brokers made one of {owner}")
-        return str(answer.token_id), base64.b64encode(bytes(answer.hmac)).decode()
+        # By the brokers' clock. `delegation.token.expiry.time.ms` may be shorter than what was asked for.
+        lives_s = (answer.expiry_timestamp - answer.issue_timestamp).total_seconds()
+        return str(answer.token_id), base64.b64encode(bytes(answer.hmac)).decode(), lives_s
 
     async def close(self) -> None:
         await self._client.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from headrace.web.login import Brokers, Caller, Login
 
 OWN = ClientSecurity("SASL_PLAINTEXT", "SCRAM-SHA-256", "http-service", "secret")
 SERVICE = ("User", "http-service")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FakeCluster:
@@ -26,6 +28,7 @@ class FakeCluster:
 
     def __init__(self, made_for: tuple[str, str] | None = None) -> None:
         self.made_for = made_for
+        self.lives = timedelta(hours=1)
         self.asked: list[str] = []
 
     async def request(self, api_key: int, body: dict[str, Any]) -> Any:
@@ -34,7 +37,15 @@ class FakeCluster:
         if not name:
             kind, name = SERVICE
         kind, name = self.made_for or (kind, name)
-        return SimpleNamespace(error_code=0, principal_type=kind, principal_name=name, token_id="t", hmac=b"x")
+        return SimpleNamespace(
+            error_code=0,
+            principal_type=kind,
+            principal_name=name,
+            token_id=f"t{len(self.asked)}",
+            hmac=b"x",
+            issue_timestamp=NOW,
+            expiry_timestamp=NOW + self.lives,
+        )
 
 
 def tokens(cluster: FakeCluster) -> DelegationTokens:
@@ -71,3 +82,23 @@ def test_a_token_of_somebody_else_is_not_used(made_for: tuple[str, str]) -> None
     with pytest.raises(Refused) as refused:
         asyncio.run(tokens(FakeCluster(made_for)).token_of("User:erin"))
     assert refused.value.code is ErrorCode.delegation_token_owner_mismatch
+
+
+@pytest.mark.parametrize(("lives", "reused_s"), [(timedelta(hours=1), 1799), (timedelta(minutes=1), 29)])
+def test_a_token_is_replaced_after_half_of_its_life(
+    lives: timedelta, reused_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its life is what the brokers answer: delegation.token.expiry.time.ms may be short."""
+    cluster = FakeCluster()
+    cluster.lives = lives
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr("headrace.web.delegation.time", clock)
+
+    async def ids() -> list[str]:
+        made, found = tokens(cluster), []
+        for now_s in (0.0, float(reused_s), reused_s + 2.0):
+            clock.monotonic = lambda now_s=now_s: now_s
+            found.append((await made.token_of("User:erin"))[0])
+        return found
+
+    assert asyncio.run(ids()) == ["t1", "t1", "t2"]
