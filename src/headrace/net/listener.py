@@ -140,7 +140,7 @@ class Listeners:
                     self._loop.call_later(_PAUSE_WHEN_OUT_OF_FILES_S, self._accept_again, name, sock)
                     return
                 raise
-            self._admit(name, accepted, (peer[0], peer[1]))
+            self._admit(name, accepted, (_address(peer[0]), peer[1]))
 
     def _pauses(self, name: str, sock: socket.socket) -> bool:
         """Whether this turn is the last one for a while: too many clients of such listeners have not proven
@@ -238,6 +238,11 @@ class Listeners:
         for connection in list(self.connections):
             connection.close()
         self.handshakes.close()
+
+
+def _address(host: str) -> str:
+    """A dual-stack socket shows 10.0.0.1 as ::ffff:10.0.0.1. Limits and quotas name the former, as in Kafka."""
+    return host.removeprefix("::ffff:") if "." in host else host
 
 
 def describe_bind_error(error: Exception, port: int) -> str:
