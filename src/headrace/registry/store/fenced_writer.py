@@ -25,8 +25,8 @@ _PAUSE_S: Final = 0.003
 
 
 class FencedWriter:
-    """After a failure it is unknown whether the transaction was committed: call `take_over` again, then read to the
-    end."""
+    """After a failure call `take_over` again, then read to the end. It is unknown whether the transaction was committed
+    if `may_be_committed`; otherwise `take_over` aborts it."""
 
     def __init__(self, topic: SchemasTopic, transactional_id: str, timeout_s: float) -> None:
         self.topic = topic
@@ -35,6 +35,7 @@ class FencedWriter:
         self._producer = (-1, -1)
         self._sequence = 0
         self._leader = -1
+        self.may_be_committed = False
 
     async def take_over(self) -> None:
         """Fences every earlier writer."""
@@ -57,10 +58,12 @@ class FencedWriter:
 
     async def append(self, records: Sequence[Record]) -> int:
         """Writes all records or none. Returns the offset after the last one. Raises Fault."""
+        self.may_be_committed = False
         await self._add_partition()
         after = 0
         for batch in _batches(records):
             after = await self._produce(batch)
+        self.may_be_committed = True
         body = {**self._identity(), "committed": True}
         answer = await self._to_coordinator(ApiKey.END_TXN, body, at_most=3)
         check(answer.error_code, None, f"commit of {self.transactional_id!r}")

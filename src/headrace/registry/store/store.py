@@ -21,7 +21,7 @@ from typing import Final
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.security import ClientSecurity
 from headrace.kernel.dataclass import dataclass
-from headrace.kernel.errors import Fault
+from headrace.kernel.errors import ErrorCode, Fault
 from headrace.kernel.json_values import JsonValue
 from headrace.records.builder import Record
 from headrace.registry.core.errors import Code, RegistryError, StoreFailed, Unprocessable
@@ -36,6 +36,8 @@ from headrace.registry.store.topic import SchemasTopic, retrying
 
 _log = logging.getLogger(__name__)
 _WRITES_AT_ONCE: Final = 500
+# Another instance leads by now.
+_FENCED: Final = (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
 
 Operation = Callable[[State], Decision]
 
@@ -193,6 +195,19 @@ class SchemaStore:
                     _fail(future, StoreFailed(Code.STORE, f"topic {self.settings.topic}: {reason}: try again"))
 
     async def _write_batch(self, batch: list[tuple[Operation, asyncio.Future[JsonValue]]]) -> None:
+        """Once more with a new producer if nothing was written: the partition or its coordinator may have moved since
+        the last write, or the coordinator has forgotten the producer of a registry that was idle for days."""
+        is_fresh = self._decided is None
+        try:
+            await self._append(batch)
+        except (Fault, TimeoutError) as fault:
+            is_fenced = isinstance(fault, Fault) and fault.code in _FENCED
+            if is_fresh or is_fenced or self._writer.may_be_committed:
+                raise
+            self._decided = None
+            await self._append(batch)
+
+    async def _append(self, batch: list[tuple[Operation, asyncio.Future[JsonValue]]]) -> None:
         decided = self._decided or await self._take_over()
         self._decided = decided
         records: list[Record] = []
