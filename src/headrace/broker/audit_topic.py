@@ -15,6 +15,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final, Protocol
 
 from headrace.cluster.view import ClusterView
@@ -29,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 MAX_WAITING: Final = 10_000
 _PER_BATCH: Final = 500
+# Below the default of max.message.bytes: a batch that the topic refuses would hold back all later ones.
+_BATCH_BYTES: Final = 500_000
+# Characters of a name in a record. Clients choose the names, and a longer one is no name of a resource.
+_LONGEST_TEXT: Final = 1000
 _PAUSE_S: Final = 1.0
 _CLOSE_WITHIN_S: Final = 1.0
 
@@ -78,7 +83,8 @@ class AuditTopic:
 
     def _record(self, fields: Mapping[str, object]) -> Record:
         now_ms = self._clock.wall_ms()
-        text = json.dumps({"time_ms": now_ms, "broker": self._broker_id, **fields})
+        shown = {name: _cut(value) for name, value in fields.items()}
+        text = json.dumps({"time_ms": now_ms, "broker": self._broker_id, **shown})
         return Record(None, text.encode(), timestamp_ms=now_ms)
 
     async def _write_all(self) -> None:
@@ -88,7 +94,7 @@ class AuditTopic:
                 if self._lost and len(self._waiting) < MAX_WAITING:
                     self._waiting.append(self._record({"not_recorded": self._lost}))
                     self._lost = 0
-                batch = [self._waiting[at] for at in range(min(len(self._waiting), _PER_BATCH))]
+                batch = self._next_batch()
                 try:
                     await self._write(batch)
                 except Fault as fault:
@@ -100,6 +106,16 @@ class AuditTopic:
         finally:
             self._task = None
 
+    def _next_batch(self) -> list[Record]:
+        batch: list[Record] = []
+        size = 0
+        for record in islice(self._waiting, _PER_BATCH):
+            size += len(record.value or b"")
+            if batch and size > _BATCH_BYTES:
+                break
+            batch.append(record)
+        return batch
+
     async def _write(self, records: list[Record]) -> None:
         if not await self._creation.ensure(self._name):
             raise Refused(ErrorCode.unknown_topic_or_partition, "the topic could not be created yet")
@@ -107,3 +123,7 @@ class AuditTopic:
         if topic is None or not topic.partitions:
             raise Refused(ErrorCode.unknown_topic_or_partition, "the topic is not known yet")
         await self._writer.write(self._name, self._broker_id % len(topic.partitions), records, acks=1)
+
+
+def _cut(value: object) -> object:
+    return value if not isinstance(value, str) or len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"

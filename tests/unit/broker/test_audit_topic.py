@@ -79,3 +79,28 @@ def test_a_flood_of_denials_is_counted_instead_of_queued() -> None:
     asyncio.run(play())
     (counted,) = [denial for denial in leader.written if "not_recorded" in denial]
     assert counted["not_recorded"] == 42
+
+
+def test_long_names_do_not_make_a_batch_that_the_topic_refuses() -> None:
+    """Else a client could stop the audit: the refused batch is written again for ever, before all others."""
+    leader = Leader(away_for=0, expected=501)
+    largest = 0
+
+    def append(data: memoryview, *, acks: int, now_ms: int) -> None:
+        nonlocal largest
+        largest = max(largest, len(data))
+        Leader.append(leader, data, acks=acks, now_ms=now_ms)
+
+    leader.append = append  # type: ignore[method-assign]
+
+    async def play() -> None:
+        topic = audit(leader)
+        for _ in range(500):
+            topic.add({"resource_name": "\1" * 30_000, "principal": "User:" + "\U0001f512" * 8_000})
+        topic.add({"resource_name": "orders"})
+        await asyncio.wait_for(leader.has_all.wait(), PATIENCE_S)
+        await topic.close()
+
+    asyncio.run(play())
+    assert largest < 1_048_588
+    assert [len(denial["resource_name"]) for denial in leader.written] == [1001] * 500 + [6]
