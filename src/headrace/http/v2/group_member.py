@@ -23,6 +23,7 @@ from headrace.wire.codec import millis
 _log = logging.getLogger(__name__)
 _REBALANCE_MS: Final = 60_000
 _PAUSE_S: Final = 0.2
+_UNNAMED_PAUSE_S: Final = 1.0
 _LEAVES: Final = -1
 _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id})
 _TRANSIENT: Final = frozenset(
@@ -61,6 +62,8 @@ class GroupMember:
         self.owned: set[TopicPartition] = set()
         self.fault: Fault | None = None
         self._names: dict[uuid.UUID, str] = {}
+        # The last assignment, if it has topics whose names are not known yet. The coordinator sends it only once.
+        self._unnamed: Sequence[JsonValue] | None = None
         self._is_reported = False
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -90,7 +93,7 @@ class GroupMember:
             except Fault as fault:
                 if fault.code in _FENCED:
                     self.epoch, self._is_reported = 0, False
-                    self.owned = set()
+                    self.owned, self._unnamed = set(), None
                 elif fault.code not in _TRANSIENT:
                     self.fault = fault
                     self._changed.set()
@@ -105,8 +108,11 @@ class GroupMember:
         self.epoch = int(answer.member_epoch)
         self._is_reported = True
         pause_s = millis(answer.heartbeat_interval) / 1000
-        if answer.assignment is not None:
-            wanted = await self._named(answer.assignment.topic_partitions)
+        assigned = self._unnamed if answer.assignment is None else answer.assignment.topic_partitions
+        if assigned is not None:
+            wanted = await self._named(assigned)
+            # A broker may learn of a new topic later than the coordinator.
+            self._unnamed = assigned if any(one.topic_id not in self._names for one in assigned) else None
             if wanted != self.owned or is_new:
                 lost = self.owned - wanted
                 if lost:
@@ -116,7 +122,7 @@ class GroupMember:
                 self._is_reported = False
                 self._changed.set()
                 return 0.0
-        return pause_s
+        return pause_s if self._unnamed is None else min(pause_s, _UNNAMED_PAUSE_S)
 
     async def _ask(self, epoch: int, owned: list[JsonObject] | None, is_new: bool) -> JsonValue:
         body = {

@@ -35,11 +35,15 @@ class Coordinator:
         self.beat_error = ErrorCode.none
         self.committed: dict[TopicPartition, int] = {}
         self.left = False
-        self.metadata = SimpleNamespace(topics={"orders": SimpleNamespace(topic_id=TOPIC_ID)})
+        self.is_assigning = True
+        self.is_unknown_for = 0
+        self.metadata = SimpleNamespace(topics={})
         self.is_closed = False
 
     async def refresh(self, _: object) -> None:
-        pass
+        """The broker does not know the topic yet in the first answers."""
+        self.is_unknown_for -= 1
+        self.metadata.topics = {} if self.is_unknown_for >= 0 else {"orders": SimpleNamespace(topic_id=TOPIC_ID)}
 
     async def close(self) -> None:
         self.is_closed = True
@@ -64,12 +68,13 @@ class Coordinator:
         self.left = body["member_epoch"] == -1
         self.epoch += body["member_epoch"] == 0
         given = SimpleNamespace(topic_id=TOPIC_ID, partitions=list(self.assigned))
+        is_sent = self.is_assigning or body["member_epoch"] == 0
         return SimpleNamespace(
             error_code=int(error),
             error_message=None,
             member_epoch=self.epoch,
             heartbeat_interval=timedelta(milliseconds=5),
-            assignment=SimpleNamespace(topic_partitions=[given]),
+            assignment=SimpleNamespace(topic_partitions=[given]) if is_sent else None,
         )
 
 
@@ -205,3 +210,20 @@ def test_a_fenced_member_does_not_commit_where_it_stopped_before(coordinator: Co
 
     assert asyncio.run(rejoined([0])) == {FIRST: 501, SECOND: 700}
     assert asyncio.run(rejoined([0, 1])) == {FIRST: 501, SECOND: 701}
+
+
+def test_an_assigned_topic_is_read_when_its_name_becomes_known(coordinator: Coordinator) -> None:
+    """The coordinator sends an assignment once. The broker that is asked for names may learn of the topic later."""
+    coordinator.is_assigning = False
+    coordinator.is_unknown_for = 2
+
+    async def offsets() -> list[int]:
+        instance = subscribed(coordinator)
+        await instance.subscribe(["orders"], None)
+        assert instance.partitions == set()
+        await until(lambda: instance.partitions == {FIRST})
+        found = [record.offset for one in (await instance.read(1000, 1)).values() for record in one.records]
+        await instance.close()
+        return found
+
+    assert asyncio.run(offsets()) == [0]
