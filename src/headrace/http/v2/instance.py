@@ -15,6 +15,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.places import Kind, Place
 from headrace.client.positions import offset_at
 from headrace.client.record_fetch import READ_COMMITTED, FetchedRecords, fetch_records, has_moved
+from headrace.client.security import ClientSecurity
 from headrace.http.v2.group_member import GroupMember
 from headrace.http.v3.groups import committed_offsets
 from headrace.kernel.dataclass import dataclass
@@ -60,6 +61,10 @@ class ConsumerInstance:
         self._assigned: set[TopicPartition] = set()
         self._positions: dict[TopicPartition, int] = {}
         self.topics: list[str] = []
+
+    def log_in_with(self, security: ClientSecurity | None) -> None:
+        """For the next connections; the session of an open one ends by itself."""
+        self._fetcher.security = self._group.security = security
 
     async def subscribe(self, topics: Sequence[str], pattern: str | None) -> None:
         if self._assigned:

@@ -63,6 +63,8 @@ class ConsumerInstances:
             if self._known.get((group, name)) is not instance:
                 raise Problem(404, 40403, "Consumer instance not found.")
             instance.used_at = asyncio.get_running_loop().time()
+            # A token ends long before its instance, and a password may change.
+            instance.log_in_with(caller.security)
             try:
                 yield instance
             finally:

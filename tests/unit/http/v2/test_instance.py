@@ -13,12 +13,15 @@ import pytest
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.record_fetch import FetchedRecords
+from headrace.client.security import ClientSecurity
 from headrace.http.v2 import instance as instance_module
 from headrace.http.v2.consumers import read
 from headrace.http.v2.instance import ConsumerInstance, InstanceSettings
+from headrace.http.v2.instances import ConsumerInstances
 from headrace.kernel.errors import ErrorCode
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record
+from headrace.web.login import Brokers, Caller
 from headrace.wire.apis import ApiKey
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -227,3 +230,25 @@ def test_an_assigned_topic_is_read_when_its_name_becomes_known(coordinator: Coor
         return found
 
     assert asyncio.run(offsets()) == [0]
+
+
+def test_an_instance_logs_in_with_the_token_of_the_last_request() -> None:
+    """The token that created it ends after some minutes, and with it the sessions of its connections."""
+    brokers = Brokers("127.0.0.1:1", ClientSecurity("SASL_PLAINTEXT", "OAUTHBEARER"))
+    clients: list[ClusterClient] = []
+
+    async def opened(caller: Caller) -> ClusterClient:
+        clients.append(ClusterClient(brokers.bootstrap, security=caller.security))
+        return clients[-1]
+
+    def with_token(number: int) -> Caller:
+        security = ClientSecurity("SASL_PLAINTEXT", "OAUTHBEARER", "ann", f"token {number}")
+        return Caller("User:ann", security)
+
+    async def tokens() -> list[str]:
+        instances = ConsumerInstances(opened)
+        await instances.create(with_token(1), InstanceSettings("team", "one", "binary", "earliest", False, 1000))
+        async with instances.used(with_token(2), "team", "one"):
+            return [client.security.password for client in clients if client.security is not None]
+
+    assert asyncio.run(tokens()) == ["token 2", "token 2"]
