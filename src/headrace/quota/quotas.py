@@ -21,6 +21,7 @@ from headrace.quota.core.entities import (
     Entity,
     Part,
     QuotaTable,
+    by_address,
     candidates,
     ip_candidates,
 )
@@ -112,8 +113,9 @@ class Quotas:
     ) -> None:
         """Applies the quotas of a new cluster image. Earlier use still counts."""
         self.table = table = {frozenset(entity): values for entity, values in stored.items()}
-        for meters in (self._produce, self._fetch, self._request, self._mutation, self._connection):
+        for meters in (self._produce, self._fetch, self._request, self._mutation):
             meters.replace(table)
+        self._connection.replace(by_address(table))
         self.limits_produce = self._produce.is_limited
         self.limits_fetch = self._fetch.is_limited
         self.limits_requests = self._request.is_limited

@@ -117,3 +117,11 @@ def test_broker_limits_the_rate_of_new_connections() -> None:
     assert quotas.record_connection("10.0.0.99", 11_000) == 0
     quotas.limit_all_connections(None)
     assert quotas.record_connection("10.0.0.1", 0) == 0
+
+
+@pytest.mark.parametrize("spelling", ["2001:DB8:0::1", "2001:0db8::0001", "2001:db8::1"])
+def test_a_connection_quota_covers_its_address_in_every_spelling(spelling: str) -> None:
+    quotas = Quotas()
+    quotas.replace({entity(ip=spelling): {"connection_creation_rate": 1.0}})
+    assert any(quotas.record_connection("2001:db8::1", 1_000) for _ in range(30))
+    assert not any(quotas.record_connection("2001:db8::2", 1_000) for _ in range(30))

@@ -14,6 +14,7 @@ a client quota, and a quota of both belongs to the pair.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 
 Part = tuple[str, str | None]
@@ -36,6 +37,22 @@ def candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str | 
         yield frozenset({(USER, named_user)}), (user, None)
     for named_client in (client_id, None):
         yield frozenset({(CLIENT_ID, named_client)}), (None, client_id)
+
+
+def by_address(table: QuotaTable) -> dict[Entity, Mapping[str, float]]:
+    """The quotas of addresses as the system spells an address: a request may spell `2001:db8::1` as `2001:DB8:0::1`."""
+    return {
+        frozenset((kind, _address(name) if kind == IP else name) for kind, name in entity): values
+        for entity, values in table.items()
+    }
+
+
+def _address(name: str | None) -> str | None:
+    try:
+        address = ipaddress.ip_address(name or "")
+    except ValueError:
+        return name
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def ip_candidates(address: str) -> tuple[Entity, Entity]:
