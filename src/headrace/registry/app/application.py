@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import NoAnswer, Unreachable
@@ -30,6 +31,8 @@ from headrace.web.errors import Problem, problem_answer, problem_of
 from headrace.web.login import Login
 
 _log = logging.getLogger(__name__)
+# The largest schema, if all of its text is escaped, and room for references and rules.
+_LARGEST_BODY_BYTES: Final = 16 << 20
 
 
 def schema_routes() -> list[Route]:
@@ -58,7 +61,7 @@ def application(
     paths: ASGIApp = RawPaths(app)
     if access is not None:
         paths = LoginRequired(paths, login=access.login, clients=access.clients)
-    return BrowserGuard(_Targets(paths), is_on_loopback=is_on_loopback)
+    return BrowserGuard(_Targets(_LimitedBody(paths)), is_on_loopback=is_on_loopback)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,26 @@ class _Targets:
             query = scope.get("query_string", b"").decode("latin-1")
             scope["registry_target"] = f"{raw}?{query}" if query else raw
         await self.app(scope, receive, send)
+
+
+class _LimitedBody:
+    """Answers 413 to a larger body. Routes and the forwarding of writes keep the whole body in memory."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+
+        async def limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > _LARGEST_BODY_BYTES:
+                raise Problem(413, 413, f"the body is larger than {_LARGEST_BODY_BYTES} bytes")
+            return message
+
+        await self.app(scope, limited, send)
 
 
 def _error(status: int, code: int, message: str) -> Response:
