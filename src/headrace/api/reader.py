@@ -7,17 +7,20 @@ last one. If the body raises or leaves the loop, the record it had is not commit
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.api.errors import ReadFailed, WrongValue
 from headrace.api.record import Record
 from headrace.api.value_codec import ValueCodec
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 _BATCH: Final = 500
 _WAIT_S: Final = 0.2
@@ -130,6 +133,15 @@ class GroupReader(Generic[T]):
         self._on_rebalance()
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """The next reader of these partitions begins at the committed offsets. A commit after it began would set back
+        what it has committed itself, so their positions are committed now or never."""
+        if self.guarantee != "exactly-once":
+            try:
+                self.commit()
+            except KafkaException as error:  # the group gave the partitions away before this reader knew
+                logger.info("not committed before partitions were taken away: %s", error.args[0].str())
+            for one in partitions:
+                self.positions.pop((one.topic, one.partition), None)
         self._on_rebalance()
 
     def _idle_after(self, idle_s: float) -> float:
@@ -161,4 +173,5 @@ class GroupReader(Generic[T]):
             try:
                 self.commit()
             finally:
+                self.positions.clear()
                 self.consumer.close()
