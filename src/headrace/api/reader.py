@@ -84,6 +84,7 @@ class GroupReader(Generic[T]):
         self.consumer = Consumer({**settings, "enable.auto.commit": False})
         self._is_member = False
         self._on_rebalance = on_rebalance
+        self._taken_away: set[tuple[str, int]] = set()
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
         self._decoder = decoder
         self.guarantee = guarantee
@@ -117,7 +118,7 @@ class GroupReader(Generic[T]):
         self._heard_at = time.monotonic()
         wait_s = _WAIT_S if self._idle_s is None else min(_WAIT_S, self._idle_s)
         while not self._closed:
-            messages = list(checked(next_messages(self.consumer, _BATCH, wait_s)))
+            messages = list(checked(self._next_messages(wait_s)))
             if messages:
                 yield [self._decoder.record(one) for one in messages]
                 self._heard_at = time.monotonic()
@@ -125,6 +126,16 @@ class GroupReader(Generic[T]):
                 self._commit_if_due()
                 if self._idle_s is not None and time.monotonic() - self._heard_at >= self._idle_after(self._idle_s):
                     return
+
+    def _next_messages(self, wait_s: float) -> list[Message]:
+        """Without a first message whose partition was taken away while the others were fetched. Whoever has it now,
+        perhaps this reader again, begins at the committed offset: that message comes again."""
+        first = self.consumer.poll(wait_s)
+        if first is None:
+            return []
+        self._taken_away.clear()
+        others = self.consumer.consume(_BATCH - 1, 0)
+        return others if (first.topic(), first.partition()) in self._taken_away else [first, *others]
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._is_member = True
@@ -142,6 +153,7 @@ class GroupReader(Generic[T]):
                 logger.info("not committed before partitions were taken away: %s", error.args[0].str())
             for one in partitions:
                 self.positions.pop((one.topic, one.partition), None)
+        self._taken_away.update((one.topic, one.partition) for one in partitions)
         self._on_rebalance()
 
     def _idle_after(self, idle_s: float) -> float:

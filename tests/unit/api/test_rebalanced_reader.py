@@ -129,3 +129,16 @@ def test_a_partition_that_was_taken_away_unseen_is_not_committed_later(played: N
     consumer.arrivals = [([Sent(0, 0), Sent(1, 0)], nothing), ([], lost), ([Sent(1, 1)], nothing)]
     assert len(list(reader)) == 3
     assert consumer.committed == {1: [2]}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_message_whose_partition_goes_while_it_is_fetched_is_left_to_the_next_reader(
+    played: None, guarantee: str
+) -> None:
+    reader, consumer = reader_of(guarantee)
+    consumer.arrivals = [
+        ([Sent(0, 7), Sent(1, 3)], lambda: consumer.take_away(0)),
+        ([Sent(1, 4)], lambda: consumer.take_away(0)),
+    ]
+    seen = [(record.partition, record.offset) for batch in reader.batches() for record in batch]
+    assert seen == [(1, 3), (1, 4)], "only what was taken away, and only then"
