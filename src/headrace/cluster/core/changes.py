@@ -181,11 +181,13 @@ def _replay(draft: _Draft, change: Change) -> None:
             known = draft.topic(name)
             draft.table("topic_names").pop(topic_id, None)
             _remember(draft.table("deleted_topics"), topic_id, name)
+            # An image that was read meanwhile may lack the topic, or have a later one of that name, whose overrides
+            # follow in a later change.
+            draft.table("configs").pop(("topic", name), None)
             # A topic of the same name that was created after this deletion has another id and stays.
             if known is not None and known.id == topic_id:
                 del draft.table("topics")[name]
                 draft.partitions.pop(name, None)
-                draft.table("configs").pop(("topic", name), None)
         case BrokerRegistered(broker):
             for table in ("brokers", "fenced_brokers"):
                 draft.table(table).pop(broker.id, None)

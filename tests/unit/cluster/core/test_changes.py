@@ -121,6 +121,15 @@ def test_delta_contains_exactly_the_differences(first: list[Change], second: lis
     }
 
 
+def test_overrides_of_a_deleted_topic_do_not_come_to_a_later_topic_of_its_name() -> None:
+    """The nodes are read after the deletion, the changes before it are replayed over them."""
+    info = PartitionInfo(1, 0, 0, (1,), (1,))
+    later = TopicCreated(TopicInfo("a", UUID(int=2), (info,)))
+    replayed: list[Change] = [ConfigSet("topic", "a", {"retention.ms": "1000"}), TopicDeleted("a", UUID(int=1)), later]
+    for read in (ClusterImage(), apply(ClusterImage(), [later], 3)):
+        assert apply(read, replayed, 3).config_of("topic", "a") == {}
+
+
 def test_unchanged_parts_are_shared_between_images() -> None:
     info = PartitionInfo(1, 0, 0, (1,), (1,))
     created = [TopicCreated(TopicInfo(name, UUID(int=at + 1), (info, info))) for at, name in enumerate(NAMES)]
