@@ -13,7 +13,7 @@ from headrace.client.cluster_client import ClusterClient
 from headrace.client.errors import Unreachable
 from headrace.client.record_fetch import FetchedRecords, fetch_records
 from headrace.client.record_sender import RecordSender
-from headrace.kernel.errors import ErrorCode, Fault
+from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.ids import TopicPartition
 from headrace.records.builder import Record
 from headrace.testing import RunningBroker, broker
@@ -24,7 +24,7 @@ from headrace.wire.apis import ApiKey
 def running() -> Iterator[RunningBroker]:
     with broker() as started:
         admin = AdminClient({"bootstrap.servers": started.bootstrap})
-        for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("lossy", "large")]).values():
+        for future in admin.create_topics([NewTopic(name, 1, 1) for name in ("lossy", "large", "denied")]).values():
             future.result()
         yield started
 
@@ -59,6 +59,41 @@ def test_lost_answers_repeat_no_record(running: RunningBroker) -> None:
     offsets, values = asyncio.run(run())
     assert values == [f"{n}-{m}".encode() for n in range(20) for m in range(3)]
     assert offsets == [[3 * n, 3 * n + 1, 3 * n + 2] for n in range(20)]
+
+
+class DenyingClient(ClusterClient):
+    """The broker executes the first Produce request, whose answer is lost, and the right to write is gone until the
+    caller has heard of it."""
+
+    produced = 0
+
+    async def request(self, api_key: int, body: Any, **options: Any) -> Any:
+        if api_key == ApiKey.PRODUCE:
+            self.produced += 1
+            if self.produced == 2:
+                raise Refused(ErrorCode.topic_authorization_failed)
+        answer = await super().request(api_key, body, **options)
+        if self.produced == 1 and api_key == ApiKey.PRODUCE:
+            raise Unreachable("the answer is lost")
+        return answer
+
+
+def test_a_batch_after_one_that_is_written_and_refused_is_no_duplicate_of_it(running: RunningBroker) -> None:
+    partition = TopicPartition("denied", 0)
+
+    async def run() -> tuple[list[int | Fault], list[int | Fault], list[bytes | None]]:
+        sender = RecordSender(DenyingClient(running.bootstrap))
+        first = await sender.send(partition, [Record(None, b"first", timestamp_ms=1)])
+        second = await sender.send(partition, [Record(None, b"second", timestamp_ms=1)])
+        found = (await fetch_records(sender.client, {partition: 0}, max_wait_ms=0))[partition]
+        assert isinstance(found, FetchedRecords)
+        await sender.close()
+        return first, second, [record.value for record in found.records]
+
+    first, second, values = asyncio.run(run())
+    assert [one.code for one in first if isinstance(one, Fault)] == [ErrorCode.topic_authorization_failed]
+    assert second == [1]
+    assert values == [b"first", b"second"]
 
 
 def test_records_are_split_into_batches_and_a_record_that_is_too_large_fails_alone(running: RunningBroker) -> None:

@@ -151,7 +151,7 @@ class RecordSender:
         deadline = asyncio.get_running_loop().time() + self._delivery_timeout_s
         await self._number(queue)
         data = self._batch(queue, records)
-        is_sent = False
+        is_sent = may_be_written = False
         while True:
             try:
                 leader = await self._leader(partition)
@@ -161,9 +161,10 @@ class RecordSender:
                 may_retry = isinstance(fault, Unreachable | NoAnswer) or fault.code in _TRANSIENT
                 if fault.code in _SEQUENCE_LOST:
                     self._producer = None
+                may_be_written |= may_retry and is_sent
                 if not may_retry or asyncio.get_running_loop().time() > deadline:
-                    if may_retry and is_sent:
-                        self._producer = None  # the broker may have written the batch
+                    if may_be_written:
+                        self._producer = None  # the broker would take the next batch for a repetition of this one
                     raise
                 self.client.metadata.topics.pop(partition.topic, None)
                 await asyncio.sleep(_PAUSE_S)

@@ -104,7 +104,11 @@ class Child:
             while not self._stopping:
                 began = time.monotonic()
                 self._has_served = False
-                self.exit_code = await self._one_life()
+                try:
+                    self.exit_code = await self._one_life()
+                except OSError as error:  # no memory, process or descriptor was left: there may be one later
+                    log.error("the process of broker %d cannot be started: %s", self.broker_id, error)
+                    self.exit_code = 1
                 if self._stopping or not self.addresses:
                     return
                 pause = next_pause_s(pause, time.monotonic() - began, has_served=self._has_served)
