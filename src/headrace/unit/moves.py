@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final
+from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.controller.gateway import ControllerGateway
 from headrace.kernel.errors import ErrorCode, Fault, Refused
 from headrace.kernel.plurals import counted
-from headrace.unit.core.balance import Moves, balanced, drained, is_lopsided, obstacle, unfinished
+from headrace.unit.core.balance import Moves, balanced, drained, is_lopsided, obstacle, still_there, unfinished
 
 log = logging.getLogger("headrace.unit")
 
@@ -101,22 +102,24 @@ class PartitionMoves:
     async def _carry_out(self, moves: Moves, why: str) -> None:
         left, done = iter(moves.items()), 0
         total = len(moves)
+        ids = {partition.topic: self._image.topics[partition.topic].id for partition in moves}
         self._report(f"{why}: {counted(total, 'partition moves', 'partitions move')}")
-        while portion := dict(islice(left, _AT_ONCE)):
+        while planned := dict(islice(left, _AT_ONCE)):
+            portion = still_there(self._image, planned, ids)
             for result in await self._gateway.alter_reassignments(portion):
                 if result.error is ErrorCode.unknown_topic_or_partition:
                     portion.pop(result.partition, None)  # deleted meanwhile
                 elif result.error is not ErrorCode.none:
                     raise Refused(result.error, f"{result.partition} does not move: {result.message or result.error}")
-            await self._finished(portion, done, total)
-            done += len(portion)
+            await self._finished(portion, ids, done, total)
+            done += len(planned)
             self._report(f"moved {done} of {counted(total, 'partition', 'partitions')}")
 
-    async def _finished(self, portion: Moves, done: int, total: int) -> None:
+    async def _finished(self, portion: Moves, ids: Mapping[str, UUID], done: int, total: int) -> None:
         """Waits without a limit, because the unit serves meanwhile. After a while without progress it says why."""
         told, quiet_s = done, 0.0
-        while not await self._gateway.view.wait_until(lambda image: not unfinished(image, portion), _REPORT_S):
-            waiting = unfinished(self._image, portion)
+        while not await self._gateway.view.wait_until(lambda image: not unfinished(image, portion, ids), _REPORT_S):
+            waiting = unfinished(self._image, portion, ids)
             now = done + len(portion) - len(waiting)
             quiet_s = 0.0 if now != told else quiet_s + _REPORT_S + _PAUSE_S
             if now != told:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from headrace.cluster.core.image import ClusterImage
 from headrace.kernel.ids import TopicPartition
@@ -102,13 +103,23 @@ def _spread_leaders(partitions: Mapping[TopicPartition, list[int]], processes: S
                 replicas[0], replicas[at] = replicas[at], replicas[0]
 
 
-def unfinished(image: ClusterImage, moves: Moves) -> list[TopicPartition]:
-    """The partitions that have not arrived. A deleted topic needs no move."""
+def still_there(image: ClusterImage, moves: Moves, ids: Mapping[str, UUID]) -> Moves:
+    """The moves of topics that still have these ids. A deleted topic needs no move, and a new one of its name has
+    another plan."""
+    return {
+        partition: replicas
+        for partition, replicas in moves.items()
+        if (topic := image.topics.get(partition.topic)) is not None and topic.id == ids[partition.topic]
+    }
+
+
+def unfinished(image: ClusterImage, moves: Moves, ids: Mapping[str, UUID]) -> list[TopicPartition]:
+    """The partitions that have not arrived. `ids`: of the topics when the moves were planned."""
     return [
         partition
-        for partition, replicas in moves.items()
-        if (topic := image.topics.get(partition.topic)) is not None
-        and ((info := topic.partitions[partition.partition]).is_reassigning or info.replicas != replicas)
+        for partition, replicas in still_there(image, moves, ids).items()
+        if (info := image.topics[partition.topic].partitions[partition.partition]).is_reassigning
+        or info.replicas != replicas
     ]
 
 

@@ -82,10 +82,18 @@ def test_an_operator_reads_which_partition_waits_and_why() -> None:
     now = ClusterImage(brokers=alive, topics=topics)
     moves: Moves = {TopicPartition("a", index): (1,) for index in range(3)}
     moves[TopicPartition("deleted", 0)] = (1,)
-    first, second = unfinished(now, moves)
+    first, second = unfinished(now, moves, {"a": topics["a"].id, "deleted": new_topic_id()})
     assert (first, second) == (TopicPartition("a", 0), TopicPartition("a", 1))
     assert obstacle(now, first) == "a-0 is not yet in sync on broker 1"
     assert obstacle(now, second) == "a-1 has no leader (replicas on broker 7, broker 1; away: broker 7)"
+
+
+def test_a_topic_that_was_created_again_is_not_waited_for() -> None:
+    before, later = image({"a": [(0,), (0,)]}), image({"a": [(2,)]})
+    moves: Moves = {TopicPartition("a", 0): (1,), TopicPartition("a", 1): (1,)}
+    ids = {"a": before.topics["a"].id}
+    assert unfinished(before, moves, ids) == list(moves)
+    assert unfinished(later, moves, ids) == []
 
 
 @given(
