@@ -146,6 +146,7 @@ class Ledger:
                     continue
                 try:
                     decision = operation(next_round.after)
+                    writes.check_paths(decision.changes)
                 except Fault as fault:
                     answered.set_exception(fault)
                     continue

@@ -25,6 +25,7 @@ from headrace.cluster.core.image import ClusterImage, PartitionInfo, TopicInfo
 from headrace.controller.core.acls import size_bytes
 from headrace.coordination import paths
 from headrace.coordination.store import Check, Create, Delete, Op, Set
+from headrace.kernel.errors import ErrorCode, Refused
 from headrace.security.acl import store_format
 
 # Number of kept change lists. A broker that is further behind reads the whole image instead.
@@ -32,8 +33,27 @@ CHANGES_KEPT: Final = 256
 # Operations in one multi, those on topics with long names counting for more (`name_weight`). ZooKeeper accepts a
 # megabyte per request by default and closes the connection after more. An operation is about 200 bytes and its path.
 OPS_PER_MULTI: Final = 2000
+# The files of the embedded store, and the messages of a unit, have two bytes for the length of a path.
+LONGEST_PATH: Final = 65_535
 # Bytes of settings, which are written as a node and in the change list.
 _BYTES_PER_OP: Final = 100
+
+
+def check_paths(changes: Sequence[Change]) -> None:
+    """Raises Refused for a name whose node no store can hold. Escaped names are up to three times as long."""
+    for change in changes:
+        match change:
+            case ConfigSet(resource_type, name, _):
+                path = paths.config(resource_type, name)
+            case QuotaSet(entity, _):
+                path = codecs.quota_path(entity)
+            case AclsSet(pattern, _, is_stored=False):
+                path = store_format.path(pattern)
+            case _:
+                continue
+        if len(path.encode()) > LONGEST_PATH:
+            why = f"a name is too long: its node in the coordination store would have a path of {len(path)} characters"
+            raise Refused(ErrorCode.invalid_request, why)
 
 
 def ops_for(changes: Sequence[Change], before: ClusterImage, after: ClusterImage) -> list[Op]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from pathlib import Path
 
 import pytest
 
-from headrace.cluster.core.changes import Change, ConfigSet, TopicCreated, apply
+from headrace.cluster.core.changes import AclsSet, Change, ConfigSet, QuotaSet, TopicCreated, apply
 from headrace.cluster.core.image import EMPTY_IMAGE, PartitionInfo, TopicInfo
 from headrace.config import load_broker_config
 from headrace.controller import writes
 from headrace.controller.core.config_changes import check_values
+from headrace.controller.core.topics import NewTopic
 from headrace.controller.ledger import parts_of
 from headrace.coordination.store import Create, Set
 from headrace.kernel.errors import ErrorCode, Refused
+from headrace.security.acl.model import Entry, Operation, PatternType, Permission, ResourcePattern, ResourceType
+from tests.support.clock import PATIENCE_S
+from tests.unit.controller.test_controller import Opened, run
 
 ZOOKEEPER_TAKES_BYTES = 1 << 20
 
@@ -70,3 +76,34 @@ def test_a_value_that_kafka_refuses_is_refused() -> None:
     with pytest.raises(Refused, match="exceeds the maximum value size of 32767 bytes") as refused:
         check_values("topic", "t", {key: longest + ",1:1"}, config)
     assert refused.value.code is ErrorCode.invalid_config
+
+
+def test_a_name_that_no_node_can_have_is_refused_and_the_controller_goes_on(tmp_path: Path) -> None:
+    """On the wire a name has up to 32,767 bytes. In the path of its node, most of them take three characters."""
+    name = "ü" * 12_000
+
+    async def use(cluster: Opened) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(Refused, match="a name is too long") as refused:
+                await cluster.controller.alter_quotas([([("user", name)], [("producer_byte_rate", 1000.0, False)])])
+            assert refused.value.code is ErrorCode.invalid_request
+            assert (await cluster.controller.create_topics([NewTopic("a")]))[0].error is ErrorCode.none
+
+    run(tmp_path, use)
+
+
+@pytest.mark.parametrize("letters", [10_000, 12_000])
+def test_the_names_of_all_resources_are_checked(letters: int) -> None:
+    name = "ü" * letters
+    entry = Entry("User:ann", "*", Operation.READ, Permission.ALLOW)
+    for change in (
+        ConfigSet("group", name, {"consumer.session.timeout.ms": "45000"}),
+        QuotaSet((("client-id", name),), {"producer_byte_rate": 1.0}),
+        AclsSet(ResourcePattern(ResourceType.GROUP, name, PatternType.LITERAL), (entry,)),
+    ):
+        longest = max(len(op.path) for op in writes.ops_for([change], EMPTY_IMAGE, apply(EMPTY_IMAGE, [change], 1)))
+        if longest <= writes.LONGEST_PATH:
+            writes.check_paths([change])
+        else:
+            with pytest.raises(Refused):
+                writes.check_paths([change])
