@@ -6,7 +6,7 @@ v3  TOPIC_DELETION_DISABLED (older versions: INVALID_REQUEST) · v4 flexible · 
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from uuid import UUID
 
 from headrace.controller.gateway import ControllerGateway
@@ -23,6 +23,8 @@ from headrace.wire.codec import millis
 
 if TYPE_CHECKING:
     from headrace.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+_UNKNOWN_TOPIC: Final = ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,13 @@ class DeleteTopics(Handler):
             elif not access.may(Operation.DESCRIBE, ResourceType.TOPIC, known):
                 # A client that may not see the topic and gives its id does not learn its name.
                 denied.append(TopicResult(name, *DENIED_TOPIC, topic_id))
-            elif known in self.gateway.view.current.topics and not access.may(
-                Operation.DELETE, ResourceType.TOPIC, known
-            ):
+            elif access.may(Operation.DELETE, ResourceType.TOPIC, known):
+                allowed.append((name, topic_id))
+            elif known in self.gateway.view.current.topics:
                 denied.append(TopicResult(known, *DENIED_TOPIC, topic_id))
             else:
-                allowed.append((name, topic_id))
+                # Not left to the controller: a request that waits there may create the topic.
+                denied.append(TopicResult(name, *_UNKNOWN_TOPIC, topic_id))
         return allowed, denied
 
     def _partitions(self, name: str | None, topic_id: UUID | None) -> int:
