@@ -93,7 +93,8 @@ class Transactions:
 
     def __init__(self, settings: Mapping[str, object], id_: str) -> None:
         self._id = id_
-        self._is_stuck = False
+        # Why the producer serves no other call, once it does not.
+        self._stuck: str | None = None
         self._producer = Producer({**settings, "transactional.id": id_})
         try:
             self._producer.init_transactions(_TIMEOUT_S)
@@ -111,14 +112,14 @@ class Transactions:
         """Commits at the end of the block, with the positions of `reader`. Aborts if the block raises."""
         if reader is not None and reader.guarantee != "exactly-once":
             raise NotPossible('a reader of a transaction needs read(…, guarantee="exactly-once")')
-        if self._is_stuck:
-            raise self._stuck()
+        if self._stuck is not None:
+            raise DeliveryFailed(self._stuck)
         self._producer.begin_transaction()
         try:
             yield Transaction(self._producer)
             if reader is not None and reader.positions:
                 self._send_offsets(reader)
-            self._producer.commit_transaction(_TIMEOUT_S)
+            self._commit()
             if reader is not None:
                 reader.positions.clear()
         except KafkaException as error:
@@ -142,19 +143,31 @@ class Transactions:
                 lambda: self._producer.send_offsets_to_transaction(positions, metadata, _TIMEOUT_S),
             )
         except CallStuck:
-            self._is_stuck = True
-            raise self._stuck() from None
+            self._stuck = (
+                f"transactional id {self._id!r}: the offsets of the transaction were not taken in "
+                f"{OFFSETS_TIMEOUT_S:g} s. Either the cluster refuses them (look at its log), or librdkafka waits for "
+                "a group coordinator that is gone. Nothing of the transaction is visible: start the program again, or "
+                "open the transactions of this id again"
+            )
+            raise DeliveryFailed(self._stuck) from None
 
-    def _stuck(self) -> DeliveryFailed:
-        return DeliveryFailed(
-            f"transactional id {self._id!r}: the offsets of the transaction were not taken in {OFFSETS_TIMEOUT_S:g} s. "
-            "Either the cluster refuses them (look at its log), or librdkafka waits for a group coordinator that is "
-            "gone. Nothing of the transaction is visible: start the program again, or open the transactions of this id "
-            "again"
-        )
+    def _commit(self) -> None:
+        """After its time librdkafka goes on with a commit, and refuses every other call."""
+        try:
+            self._producer.commit_transaction(_TIMEOUT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            self._stuck = (
+                f"transactional id {self._id!r}: the commit was not answered in {_TIMEOUT_S:g} s. The transaction may "
+                "become visible or not, as a whole: start the program again, or open the transactions of this id "
+                "again, and look before you send the same records again. The offsets of a group are right in both "
+                "cases"
+            )
+            raise DeliveryFailed(self._stuck) from error
 
     def _abort(self) -> None:
-        if self._is_stuck:
+        if self._stuck is not None:
             return  # the producer serves no other call; the next run of this id ends the transaction
         try:
             self._producer.abort_transaction(_TIMEOUT_S)

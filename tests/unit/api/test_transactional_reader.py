@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import headrace
+from headrace.api import transaction as transaction_module
 from headrace.api.cluster import Cluster
 from headrace.api.errors import DeliveryFailed
 from headrace.api.topic import Topic
@@ -74,6 +75,22 @@ def test_nothing_of_a_loop_that_was_left_is_visible(orders: Topic[str], copies: 
             transaction.send(copies, "half")
             break
     assert copied(copies) == []
+
+
+def test_a_commit_without_an_answer_is_not_called_aborted(
+    cluster: Cluster, copies: Topic[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka goes on with the commit, which may succeed."""
+    with cluster.transactions(f"late-{copies.name}") as transactions:
+        with pytest.raises(DeliveryFailed, match="may become visible or not"), transactions.begin() as transaction:
+            transaction.send(copies, "late")
+            monkeypatch.setattr(transaction_module, "_TIMEOUT_S", 0.0)
+        monkeypatch.undo()
+        with pytest.raises(DeliveryFailed, match="may become visible or not"), transactions.begin():
+            pass
+    with cluster.transactions(f"late-{copies.name}") as again, again.begin() as transaction:
+        transaction.send(copies, "next")
+    assert copied(copies) in (["late", "next"], ["next"])
 
 
 def test_an_id_that_is_used_again_fences_the_first_program(orders: Topic[str], copies: Topic[str]) -> None:
