@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import headrace
 from headrace.testing import RunningBroker, broker
 from tests.cli.conftest import Ran
 from tests.support.programs import Programs
@@ -42,6 +43,15 @@ def test_group_that_read_an_empty_topic_reads_later_records(tool: Tool, topic: s
     assert tool(*read, "5000").out == ""
     tool("console_producer", "--topic", topic, stdin="one\ntwo\nthree\n")
     assert sorted(tool(*read, "60000", "--max-messages", "3").out.split()) == ["one", "three", "two"]
+
+
+def test_a_lost_answer_doubles_no_line(tool: Tool, running: RunningBroker, topic: str) -> None:
+    """Kafka's producers are idempotent by default, and so is its console producer."""
+    lost = running.fail("Produce", drop_answer=True, topic=topic)
+    assert tool("console_producer", "--topic", topic, stdin="one\ntwo\nthree\n").code == 0
+    assert lost.hits == 1
+    with headrace.connect(running.bootstrap) as cluster:
+        assert sorted(str(record.value) for record in cluster.topic(topic, str).records()) == ["one", "three", "two"]
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,12 +82,23 @@ def producer_settings(arguments: Arguments) -> dict[str, object]:
     java = {"client.id": "console-producer", "linger.ms": "1000", "delivery.timeout.ms": "120000"}
     java |= {name: str(arguments[option]) for option, name in _BY_OPTION.items() if arguments[option] is not None}
     java |= command_properties(arguments) | properties(arguments["command-property"], "command-property")
+    if _allows_idempotence(java):
+        java.setdefault("enable.idempotence", "true")
     # Java hashes keys with murmur2. All clients must put a key into the same partition.
     return {
         "partitioner": "murmur2_random",
         **settings(java, producer=True),
         "bootstrap.servers": bootstrap_address(arguments),
     }
+
+
+def _allows_idempotence(java: Mapping[str, str]) -> bool:
+    """Kafka's producers are idempotent unless another setting excludes it. librdkafka's are not."""
+    return (
+        java.get("acks", "-1").strip() in ("-1", "all")
+        and java.get("retries", "").strip() != "0"
+        and java.get("max.in.flight.requests.per.connection", "5").strip() in ("1", "2", "3", "4", "5")
+    )
 
 
 def run(arguments: Arguments) -> int:
