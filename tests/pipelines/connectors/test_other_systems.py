@@ -282,7 +282,7 @@ def test_mqtt_messages_that_wait_when_the_connection_is_lost_are_taken_once(mqtt
     connection = source._client
     assert connection is not None
     old = connection.socket()
-    assert old is not None
+    assert isinstance(old, socket.socket)
     # The client connects again by itself, and the broker sends everything again that is not acknowledged.
     old.shutdown(socket.SHUT_RDWR)
     wait_for(lambda: connection.is_connected() and connection.socket() not in (None, old), "the new connection")

@@ -91,13 +91,12 @@ def test_a_token_is_replaced_after_half_of_its_life(
     """Its life is what the brokers answer: delegation.token.expiry.time.ms may be short."""
     cluster = FakeCluster()
     cluster.lives = lives
-    clock = SimpleNamespace(monotonic=lambda: 0.0)
-    monkeypatch.setattr("headrace.web.delegation.time", clock)
+    now = [0.0]
+    monkeypatch.setattr("headrace.web.delegation.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     async def ids() -> list[str]:
         made, found = tokens(cluster), []
-        for now_s in (0.0, float(reused_s), reused_s + 2.0):
-            clock.monotonic = lambda now_s=now_s: now_s
+        for now[0] in (0.0, float(reused_s), reused_s + 2.0):
             found.append((await made.token_of("User:erin"))[0])
         return found
 
