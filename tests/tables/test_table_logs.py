@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -333,6 +334,25 @@ def test_a_scan_skips_files_by_their_bounds(table: LakeTable, log: TableLog) -> 
     assert dataset.count_rows(filter=late) == 5
     newest = pc.field("timestamp") >= pa.scalar(91_000, pa.timestamp("us", tz="UTC"))
     assert len(list(dataset.get_fragments(newest))) == 1
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_nulls_beside_one_value_stay_nulls(tmp_path: Path, form: str) -> None:
+    """A typed table may have a field with the name of a column whose bounds are in the log."""
+    schema = pa.schema([("_partition", pa.int32()), ("_offset", pa.int64()), ("timestamp", pa.int64())])
+    table, log = table_of(tmp_path, form), log_of(table_of(tmp_path, form))
+    log.create(schema, [], {0: 0})
+    for first in (0, 2):
+        rows = pa.table([[0, 0], [first, first + 1], [5, None]], schema=schema)
+        rows = rows.append_column("__partition", rows["_partition"]).append_column("__offset", rows["_offset"])
+        write_rows(table, rows, log.offsets(), schema)
+    found: list[int] = []
+    for _ in range(2):
+        dataset = log.open().dataset()
+        assert dataset.to_table().sort_by("_offset")["timestamp"].to_pylist() == [5, None, 5, None]
+        found.append(dataset.to_table(filter=pc.field("timestamp").is_null()).num_rows)
+        log.compact(1 << 20, 168)
+    assert found == [2, 2]
 
 
 def test_readers_of_other_engines_see_the_rows(table: LakeTable, log: TableLog) -> None:

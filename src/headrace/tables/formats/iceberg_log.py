@@ -126,11 +126,11 @@ class IcebergSnapshot:
         }
         facts = []
         for file in self._files:
-            lows, highs = file.lower_bounds or {}, file.upper_bounds or {}
+            lows, highs, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
             bounds = {
                 name: (from_bytes(kind, lows[index]), from_bytes(kind, highs[index]))
                 for index, (name, kind) in fields.items()
-                if index in lows and index in highs
+                if index in lows and index in highs and nulls.get(index) == 0
             }
             facts.append(FileFacts(_local(file.file_path), bounds))
         return dataset_of(facts, self.columns)

@@ -71,6 +71,7 @@ class ParquetSnapshot:
         bounds = {
             name: (self._value(name, low), self._value(name, stats["maxValues"][name]))
             for name, low in stats["minValues"].items()
+            if not stats["nullCount"][name]
         }
         # The value of a folder is in its name only. Arrow takes the column of a scan from the same value twice.
         for name, text in entry.partition_values.items():
