@@ -21,6 +21,7 @@ from headrace.pipelines.brokers import kafka_settings, security_of
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.flows.spec import BOOTSTRAP
 from headrace.tables.definitions import Definition, Definitions
+from headrace.tables.formats.table_log import Snapshot
 from headrace.tables.lake_table import APPEND, REGISTRY
 from headrace.tables.typed_rows import POSITIONS, has_subject
 
@@ -106,7 +107,7 @@ class SparkRelations:
                 raise PipelineError(
                     f"{name}.history does not grow by itself: follow {name!r}, or query without --follow"
                 )
-            return self._files(definition)
+            return self._files(definition, definition.log.check())
         is_whole = (
             part == "" and definition is not None and definition.table.mode == APPEND and self.start == "earliest"
         )
@@ -131,9 +132,8 @@ class SparkRelations:
         key = f.col("_source.key").cast("string").alias("_key")
         return decoded.select(*fields, key, *places, "_error")
 
-    def _files(self, definition: Definition) -> DataFrame:
+    def _files(self, definition: Definition, found: Snapshot) -> DataFrame:
         """The files of one version. They are Parquet in every format, so Spark needs no jar for them."""
-        found = definition.log.check()
         schema = from_arrow_schema(found.columns)
         if not (files := found.files()):
             return self.spark.createDataFrame([], schema)
@@ -149,7 +149,7 @@ class SparkRelations:
         starts = json.dumps({name: found.offsets})
         live = self._live(name, definition.table.registry, {"startingOffsets": starts})
         rows = live.where("_error IS NULL").drop("_error")
-        return self._files(definition).drop("day").unionByName(rows, allowMissingColumns=True)
+        return self._files(definition, found).drop("day").unionByName(rows, allowMissingColumns=True)
 
 
 def _kafka_columns(frame: DataFrame) -> DataFrame:
