@@ -25,6 +25,7 @@ from headrace.tables.relations.topic_scan import read_range
 from headrace.tables.sql_prompt import Completer
 from headrace.tables.sql_session import SqlSession
 from headrace.tables.table_logs import layout_of, log_of
+from headrace.tables.table_repair import repair_table
 from headrace.tables.typed_rows import TypedRows
 from tests.support.registry import registry
 from tests.tables.conftest import T0_MS, Brokers
@@ -144,6 +145,31 @@ def test_a_typed_table_and_its_topic_are_one_relation(brokers: Brokers, url: str
             session, f"SELECT id FROM {topic} WHERE _timestamp >= to_timestamp({T0_MS // 1000 + 13}) ORDER BY id"
         )
         assert [row["id"] for row in late] == [13, 14]
+
+
+def test_a_field_named_day_is_a_column_of_the_relation(brokers: Brokers, url: str, tmp_path: Path) -> None:
+    topic = brokers.topic(1)
+    schema = '{"type": "record", "name": "Shift", "fields": [{"name": "day", "type": "string"}]}'
+    encoder = RecordEncoder(RegistryClient(url), schema=schema)
+    days = ["Monday", "Tuesday"]
+
+    def shift(day: str) -> Record:
+        return Record(b"k", encoder.encode(topic, {"day": day}), (), timestamp_ms=T0_MS)
+
+    brokers.write(topic, [shift(day) for day in days])
+    found = topic_metadata(brokers.client, topic)
+    table = LakeTable(topic, str(found.topic_id), str(tmp_path / "lake"), columns="registry", registry=url)
+    typed = TypedRows.latest(topic, url)
+    log_of(table).create(typed.columns, [], first_offsets(brokers.client, found, "all", None))
+    Definitions(tmp_path / "tables").add(table, brokers.bootstrap)
+    copy_typed(brokers, table, typed)
+    brokers.write(topic, [shift("Friday")])
+    with SqlSession(brokers.cluster, tables=tmp_path / "tables") as session:
+        everything = f"SELECT day FROM {topic} ORDER BY _offset"
+        assert [row["day"] for row in ask(session, everything)] == [*days, "Friday"]
+        Path(log_of(table).open().files()[0]).unlink()
+        assert repair_table(table, brokers.client, dry_run=False).records == 2
+        assert [row["day"] for row in ask(session, everything)] == [*days, "Friday"]
 
 
 def copy_typed(brokers: Brokers, table: LakeTable, typed: TypedRows) -> None:

@@ -23,13 +23,14 @@ from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import Cluster
 from headrace.tables.definitions import Definition, Definitions
-from headrace.tables.lake_table import APPEND, DAY_COLUMN, REGISTRY
+from headrace.tables.lake_table import APPEND, REGISTRY
 from headrace.tables.relations.last_rows import last_rows_of
 from headrace.tables.relations.relation_rows import HistoryRows, LiveRows, WholeRows
 from headrace.tables.relations.row_shapes import KafkaShape, RowShape
 from headrace.tables.relations.topic_relation import Relation, RowsOfRelation, kafka_schema
 from headrace.tables.relations.topic_scan import client_of
 from headrace.tables.sql_errors import SqlError, has_position, sentence_of
+from headrace.tables.table_logs import record_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,7 +276,7 @@ class SqlSession:
             return KafkaShape(), self._schema
         typed = TypedRows.latest(name, address)
         if definition is not None and has_table:
-            typed = typed.with_columns(without_day(definition.log.columns()))
+            typed = typed.with_columns(record_columns(definition.table, definition.log.columns()))
         shape = TypedShape(typed, keeps_errors=not has_table)
         return shape, shape.columns(binary=self._binary)
 
@@ -296,11 +297,6 @@ class SqlSession:
         if self._last_rows is None or self._last_rows[0].lower() != relation.lower():
             return None
         return self._last_rows[1]
-
-
-def without_day(columns: pa.Schema) -> pa.Schema:
-    """The columns that table and topic both have: the day is a folder of the table."""
-    return pa.schema([field for field in columns if field.name != DAY_COLUMN])
 
 
 def quoted(name: str) -> str:

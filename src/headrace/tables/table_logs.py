@@ -41,3 +41,11 @@ def stored_columns(table: LakeTable, frame_columns: pa.Schema) -> pa.Schema:
     if table.format == ICEBERG and table.partition_by == DAY:
         return pa.schema([field for field in frame_columns if field.name != DAY_COLUMN])
     return frame_columns
+
+
+def record_columns(table: LakeTable, columns: pa.Schema) -> pa.Schema:
+    """The columns that the records of a typed table have. The column of the folders of `partition-by day(timestamp)` is
+    not one of them. In every other table, a column with this name is a field of the schema."""
+    if table.format == ICEBERG or DAY_COLUMN not in table.partition_columns:
+        return columns
+    return pa.schema([field for field in columns if field.name != DAY_COLUMN])

@@ -32,7 +32,7 @@ from headrace.tables.lake_table import APPEND, DAY, DAY_COLUMN, LakeTable
 from headrace.tables.relations.topic_ranges import whole_topic
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
 from headrace.tables.relations.topic_scan import read_range
-from headrace.tables.table_logs import layout_of, log_of
+from headrace.tables.table_logs import layout_of, log_of, record_columns
 
 # Enough to need the file itself and not only its directory.
 _FOOTER_BYTES: Final = 8
@@ -173,9 +173,7 @@ def _typed(table: LakeTable, columns: pa.Schema) -> Typed | None:
         return None
     from headrace.tables.typed_rows import newest_that_fits
 
-    return newest_that_fits(table.topic, table.registry, columns).with_columns(
-        pa.schema([field for field in columns if field.name != DAY_COLUMN])
-    )
+    return newest_that_fits(table.topic, table.registry, columns).with_columns(record_columns(table, columns))
 
 
 def _missing(

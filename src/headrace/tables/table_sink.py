@@ -40,7 +40,7 @@ from headrace.tables.lake_table import DAY, DAY_COLUMN, DEAD_LETTERS, UPSERT, La
 from headrace.tables.latest_rows import latest_rows
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
 from headrace.tables.small_rows import checked, is_large_row, without_limit
-from headrace.tables.table_logs import layout_of, log_of, stored_columns
+from headrace.tables.table_logs import layout_of, log_of, record_columns, stored_columns
 from headrace.tables.typed_rows import KEY, TypedRows, newest_that_fits
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ class TableWriter:
         else:
             typed = TypedRows.latest(table.topic, table.registry)
         log.evolve(typed.columns)
-        names = [n for n in log.columns().names if n != DAY_COLUMN or n in typed.columns.names]
-        return typed.with_columns(pa.schema([log.columns().field(name) for name in names]))
+        return typed.with_columns(record_columns(table, log.columns()))
 
     def _append(self, log: TableLog, frame: DataFrame, before: Offsets, typed: TypedRows | None) -> bool:
         columns = arrow_columns(frame) if typed is None else log.columns()

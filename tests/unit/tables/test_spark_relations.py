@@ -55,3 +55,10 @@ def test_a_commit_of_the_writer_between_topic_and_files_is_not_read_twice(
     assert starts == [{"orders": {"0": 1}}]
     (read,) = [found for found in spark.mock_calls if found[0].endswith(".parquet")]
     assert len(read.args) == 1
+
+
+def test_a_field_named_day_is_a_column(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkRelations, "_live", MagicMock())
+    spark = MagicMock()
+    SparkRelations(spark, {})._frame("orders", "", Definition(table, Path("orders.py")))
+    assert not any(found[0].endswith(".drop") for found in spark.mock_calls)

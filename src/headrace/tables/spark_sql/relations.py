@@ -23,6 +23,7 @@ from headrace.pipelines.flows.spec import BOOTSTRAP
 from headrace.tables.definitions import Definition, Definitions
 from headrace.tables.formats.table_log import Snapshot
 from headrace.tables.lake_table import APPEND, REGISTRY
+from headrace.tables.table_logs import record_columns
 from headrace.tables.typed_rows import POSITIONS, has_subject
 
 if TYPE_CHECKING:
@@ -149,7 +150,9 @@ class SparkRelations:
         starts = json.dumps({name: found.offsets})
         live = self._live(name, definition.table.registry, {"startingOffsets": starts})
         rows = live.where("_error IS NULL").drop("_error")
-        return self._files(definition, found).drop("day").unionByName(rows, allowMissingColumns=True)
+        names = record_columns(definition.table, found.columns).names
+        history = self._files(definition, found).select(*[f"`{column}`" for column in names])
+        return history.unionByName(rows, allowMissingColumns=True)
 
 
 def _kafka_columns(frame: DataFrame) -> DataFrame:
