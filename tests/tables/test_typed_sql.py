@@ -141,10 +141,23 @@ def test_a_typed_table_and_its_topic_are_one_relation(brokers: Brokers, url: str
         assert everything[3]["_key"] == "k3"
         assert len(ask(session, f"SELECT * FROM {topic}.history")) == 10
         assert len(ask(session, f"SELECT * FROM {topic}.live")) == 8
+        brokers.write(topic, [Record(b"bad", b"not avro", (), timestamp_ms=T0_MS)])
+        assert len(ask(session, f"SELECT * FROM {topic}.live ORDER BY _offset DESC LIMIT 1")) == 1
         late = ask(
             session, f"SELECT id FROM {topic} WHERE _timestamp >= to_timestamp({T0_MS // 1000 + 13}) ORDER BY id"
         )
         assert [row["id"] for row in late] == [13, 14]
+
+
+def test_a_field_named_offset_is_not_the_offset_of_the_record(brokers: Brokers, url: str) -> None:
+    topic = brokers.topic(1)
+    schema = '{"type": "record", "name": "Move", "fields": [{"name": "offset", "type": "long"}]}'
+    encoder = RecordEncoder(RegistryClient(url), schema=schema)
+    values = [encoder.encode(topic, {"offset": 100 - n}) for n in range(20)]
+    brokers.write(topic, [Record(b"k", value, (), timestamp_ms=T0_MS) for value in values])
+    with SqlSession(brokers.cluster, registry=url) as session:
+        found = ask(session, f'SELECT "offset", _offset FROM {topic} ORDER BY "offset" DESC LIMIT 1')
+    assert found == [{"offset": 100, "_offset": 0}]
 
 
 def test_a_field_named_day_is_a_column_of_the_relation(brokers: Brokers, url: str, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ class SqlSession:
         self._schema = kafka_schema(binary=binary)
         self._client: BlockingClient | None = None
         self._names: list[str] | None = None
-        self._last_rows: tuple[str, int] | None = None
+        self._last_rows: tuple[str, int, str] | None = None
         self._open_reader: pa.RecordBatchReader | None = None
         self._database = duckdb.connect(":memory:")
         for setting in _SETTINGS:
@@ -250,7 +250,9 @@ class SqlSession:
             return Relation(schema, rows, self._note_error)
 
         def live(of: str) -> Relation:
-            return relation(columns, LiveRows(self.cluster, name, columns, lambda: self._count_of_last_rows(of), shape))
+            return relation(
+                columns, LiveRows(self.cluster, name, columns, lambda: self._count_of_last_rows(of, shape), shape)
+            )
 
         found = {"": live(name), LIVE: live(f"{name}.{LIVE}")}
         if definition is not None:
@@ -292,11 +294,12 @@ class SqlSession:
     def _note_error(self, error: Exception) -> None:
         self.scan_error = error
 
-    def _count_of_last_rows(self, relation: str) -> int | None:
+    def _count_of_last_rows(self, relation: str, shape: RowShape) -> int | None:
         """How many of the last rows the running statement needs of this relation; None for all rows."""
-        if self._last_rows is None or self._last_rows[0].lower() != relation.lower():
+        if self._last_rows is None or not shape.has_every_record:
             return None
-        return self._last_rows[1]
+        name, count, prefix = self._last_rows
+        return count if name.lower() == relation.lower() and prefix == shape.prefix else None
 
 
 def quoted(name: str) -> str:

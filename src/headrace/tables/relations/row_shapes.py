@@ -21,6 +21,10 @@ class RowShape(Protocol):
 
     @property
     def prefix(self) -> str: ...
+    @property
+    def has_every_record(self) -> bool:
+        """Whether every record is a row."""
+
     def fetched(self, columns: Sequence[str]) -> Sequence[str]:
         """The columns of Kafka that the columns of the relation need."""
 
@@ -41,6 +45,7 @@ def in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 @dataclass(frozen=True)
 class KafkaShape:
     prefix: str = ""
+    has_every_record: bool = True
 
     def fetched(self, columns: Sequence[str]) -> Sequence[str]:
         return columns
@@ -57,6 +62,10 @@ class TypedShape:
     typed: TypedRows
     keeps_errors: bool
     prefix: str = "_"
+
+    @property
+    def has_every_record(self) -> bool:
+        return self.keeps_errors
 
     def fetched(self, columns: Sequence[str]) -> Sequence[str]:
         return [name for name in KAFKA_COLUMNS if name != "topic"]
