@@ -16,6 +16,9 @@ from typing import Final
 
 from headrace.client.blocking.client import EARLIEST, LATEST, READ_COMMITTED, BlockingClient, TopicMetadata
 from headrace.pipelines.errors import PipelineError, nearest
+from headrace.pipelines.flows.checkpoint import Checkpoint
+from headrace.pipelines.flows.run_lock import CHECKPOINTS
+from headrace.pipelines.flows.spec import load_spec
 from headrace.tables.formats.table_log import TableLog
 from headrace.tables.lake_table import LakeTable, definition_text, read_definition
 from headrace.tables.table_logs import log_of
@@ -68,6 +71,9 @@ class Definitions:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not spec.exists():
             spec.write_text(_SPEC.format(name=self.directory.resolve().name, bootstrap=bootstrap))
+        elif (found := load_spec(self.directory)).is_local:
+            # With that of a dropped table of this topic, `pipeline run` would go on after the old records.
+            Checkpoint(found.storage_path / CHECKPOINTS / table.topic).forget()
         file.write_text(definition_text(table))
         return file
 
