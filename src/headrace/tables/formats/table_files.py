@@ -202,7 +202,7 @@ class _Stats:
     def add(self, rows: pa.Table) -> None:
         self._rows += rows.num_rows
         for name in PRUNED:
-            if name not in rows.column_names:
+            if name not in rows.column_names or not _has_bounds(rows.schema.field(name).type):
                 continue
             found = pc.min_max(rows.column(name)).as_py()
             low, high = self._bounds.get(name, (found["min"], found["max"]))
@@ -219,6 +219,11 @@ class _Stats:
             "maxValues": {name: _plain(high) for name, (_, high) in self._bounds.items()},
             "nullCount": self._nulls,
         }
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """A field of a typed table may have the name of a position and any type. Others have no order, or no JSON."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind))
 
 
 def _plain(value: object) -> object:
