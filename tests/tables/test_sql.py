@@ -129,6 +129,19 @@ def test_last_rows_come_from_the_end_of_the_topic(
     assert values(session, statement) == values(session, whole)
 
 
+def test_topics_whose_names_differ_in_capitals_only(brokers: Brokers, session: SqlSession) -> None:
+    small = brokers.topic(1)
+    large = small.upper()
+    brokers.client.create_topic(large, 1, configs={"retention.ms": "-1"})
+    for name, count in ((small, 2), (large, 3)):
+        brokers.write(name, orders(count))
+    for name, count in ((small, 2), (large, 3), (small, 2)):
+        assert values(session, f"SELECT count(*) FROM {name}") == [(count,)]
+        assert values(session, f"SELECT count(*) FROM {name}.live") == [(count,)]
+    with pytest.raises(SqlError, match="read them in two statements"):
+        session.query(f"SELECT * FROM {small} JOIN {large} USING (key)")
+
+
 def test_limit_stops_the_scan(brokers: Brokers, session: SqlSession) -> None:
     name = brokers.topic(2)
     for partition in range(2):

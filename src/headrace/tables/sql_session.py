@@ -225,9 +225,17 @@ class SqlSession:
         costs nothing, because a relation is read only when DuckDB scans it."""
         lower = statement.lower()
         tables = {item.table.topic: item for item in Definitions(self._tables)}
+        # DuckDB takes "Orders" and "orders" for one relation: it is the topic that the statement spells so.
+        alike: dict[str, list[str]] = {}
         for name in self.topic_names():
             if name.lower() in lower:
-                self._register_topic(name, tables.get(name), lower)
+                alike.setdefault(name.lower(), []).append(name)
+        for names in alike.values():
+            spelled = [name for name in names if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", statement)]
+            if len(names) > 1 and len(spelled) > 1:
+                raise SqlError(f"topics {' and '.join(spelled)} are one name for SQL: read them in two statements")
+            name = (spelled or names)[0]
+            self._register_topic(name, tables.get(name), lower)
 
     def _register_topic(self, name: str, definition: Definition | None, lower: str) -> None:
         relations = self._relations(name, definition)
