@@ -17,7 +17,7 @@ from headrace.tables.definitions import Definitions, first_offsets, topic_metada
 from headrace.tables.first_columns import first_columns
 from headrace.tables.formats.table_files import file_writer
 from headrace.tables.formats.table_log import DataFile
-from headrace.tables.lake_table import LakeTable
+from headrace.tables.lake_table import DEAD_LETTERS, LakeTable
 from headrace.tables.library import sql
 from headrace.tables.relations.topic_ranges import whole_topic
 from headrace.tables.relations.topic_relation import KAFKA_COLUMNS
@@ -158,6 +158,29 @@ def test_a_field_named_offset_is_not_the_offset_of_the_record(brokers: Brokers, 
     with SqlSession(brokers.cluster, registry=url) as session:
         found = ask(session, f'SELECT "offset", _offset FROM {topic} ORDER BY "offset" DESC LIMIT 1')
     assert found == [{"offset": 100, "_offset": 0}]
+
+
+def test_the_relation_of_a_table_with_dead_letters_has_the_schema_of_the_table(
+    brokers: Brokers, url: str, tmp_path: Path
+) -> None:
+    """A newer schema that does not fit: its records are dead letters of the table, and so no rows of the relation."""
+    topic = brokers.topic(1)
+    send(brokers, url, topic, range(2))
+    found = topic_metadata(brokers.client, topic)
+    settings: dict[str, Any] = {"columns": "registry", "registry": url, "incompatible": DEAD_LETTERS}
+    table = LakeTable(topic, str(found.topic_id), str(tmp_path / "lake"), **settings)
+    typed = TypedRows.latest(topic, url)
+    log_of(table).create(typed.columns, [], first_offsets(brokers.client, found, "all", None))
+    Definitions(tmp_path / "tables").add(table, brokers.bootstrap)
+    copy_typed(brokers, table, typed)
+    registered = RegistryClient(url)
+    registered.call("PUT", f"/config/{topic}-value", {"compatibility": "NONE"})
+    newer = RecordEncoder(registered, schema=ORDER.replace('"long"', '"string"'))
+    value = newer.encode(topic, {"id": "two", "amount": 1.0, "lines": []})
+    brokers.write(topic, [Record(b"k", value, (), timestamp_ms=T0_MS)])
+    send(brokers, url, topic, range(3, 4))
+    with SqlSession(brokers.cluster, tables=tmp_path / "tables") as session:
+        assert [row["id"] for row in ask(session, f"SELECT id FROM {topic} ORDER BY _offset")] == [0, 1, 3]
 
 
 def test_a_field_named_day_is_a_column_of_the_relation(brokers: Brokers, url: str, tmp_path: Path) -> None:

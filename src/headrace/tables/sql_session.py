@@ -23,7 +23,7 @@ from headrace.kernel.errors import Fault
 from headrace.pipelines.errors import PipelineError
 from headrace.pipelines.options import Cluster
 from headrace.tables.definitions import Definition, Definitions
-from headrace.tables.lake_table import APPEND, REGISTRY
+from headrace.tables.lake_table import APPEND, DEAD_LETTERS, REGISTRY
 from headrace.tables.relations.last_rows import last_rows_of
 from headrace.tables.relations.relation_rows import HistoryRows, LiveRows, WholeRows
 from headrace.tables.relations.row_shapes import KafkaShape, RowShape
@@ -280,13 +280,17 @@ class SqlSession:
         if address is None or is_untyped_table:
             return KafkaShape(), self._schema
         from headrace.tables.relations.row_shapes import TypedShape
-        from headrace.tables.typed_rows import TypedRows, has_subject
+        from headrace.tables.typed_rows import TypedRows, has_subject, newest_that_fits
 
         if not has_subject(name, address):
             return KafkaShape(), self._schema
-        typed = TypedRows.latest(name, address)
         if definition is not None and has_table:
-            typed = typed.with_columns(record_columns(definition.table, definition.log.columns()))
+            held = definition.log.columns()
+            leaves_out = definition.table.incompatible == DEAD_LETTERS
+            typed = newest_that_fits(name, address, held) if leaves_out else TypedRows.latest(name, address)
+            typed = typed.with_columns(record_columns(definition.table, held))
+        else:
+            typed = TypedRows.latest(name, address)
         shape = TypedShape(typed, keeps_errors=not has_table)
         return shape, shape.columns(binary=self._binary)
 
