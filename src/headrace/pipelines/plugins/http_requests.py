@@ -7,8 +7,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
-from typing import Final
+from functools import cache
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Final
 from urllib.parse import urlsplit
 
 from headrace.pipelines.connectors.settings import End, texts_of
@@ -62,7 +63,7 @@ class HttpEndpoint:
                 url or self.url, data=body, method=method, headers={**self.headers, **headers}
             )
             try:
-                with urllib.request.urlopen(request, timeout=self.timeout_s) as answer:
+                with _opener().open(request, timeout=self.timeout_s) as answer:
                     return Answer(answer.status, dict(answer.headers.items()), answer.read(_MOST_BYTES))
             except urllib.error.HTTPError as error:
                 if error.code == 304:
@@ -75,6 +76,21 @@ class HttpEndpoint:
             except (OSError, HTTPException) as error:
                 problem = f"cannot be reached: {getattr(error, 'reason', error)}"
         raise PipelineError(f"{self.place}: {method} {self.shown} {problem} ({self.attempts} attempts)")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """urllib repeats a redirected POST as a GET without the body, so its rows would be lost behind an answer of 200.
+    A redirect is a refusal instead."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> urllib.request.Request | None:
+        return None if req.data is not None else super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+@cache
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(_Redirects)
 
 
 def _seconds(text: str | None) -> float:
