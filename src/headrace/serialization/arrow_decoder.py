@@ -22,10 +22,10 @@ from headrace.serialization.columns.avro_types import VALUE, adjuster, avro_colu
 from headrace.serialization.columns.avro_walk import AvroWalk, padded
 from headrace.serialization.columns.json_types import JsonColumns
 from headrace.serialization.columns.protobuf_types import ProtobufColumns
-from headrace.serialization.errors import RegistryError, RegistryUnreachable, SerializationError
+from headrace.serialization.errors import NESTED, RegistryError, RegistryUnreachable, SerializationError
 from headrace.serialization.json_schema import JsonCodec
 from headrace.serialization.protobuf.codec import ProtobufCodec
-from headrace.serialization.protobuf.values import message_values
+from headrace.serialization.protobuf.values import converted, message_values
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.rules import Conditions, RuleMode
 from headrace.serialization.schema import AVRO, JSON, PROTOBUF, RegisteredSchema
@@ -162,6 +162,8 @@ class ArrowDecoder:
             return version.one(found.payload, found.indexes), None
         except SerializationError as fault:
             return None, str(fault)
+        except RecursionError:
+            return None, NESTED
 
     def _version(self, named: int | str) -> _Version | str:
         """A reason instead of a version is kept too, unless the registry may know the id later."""
@@ -200,8 +202,8 @@ class ArrowDecoder:
         def row(payload: bytes, indexes: bytes | None) -> Any:
             message = self._protobuf.reread(writer, payload, indexes)
             if self._conditions is not None:
-                self._conditions.check(message_values(message))
-            return self._columns.row(message)
+                self._conditions.check(converted(message_values, message))
+            return converted(self._columns.row, message)
 
         return row
 

@@ -7,6 +7,11 @@ SerializationError         a value does not fit its schema, or bytes are not a r
 
 from __future__ import annotations
 
+from typing import Final
+
+# The reason of a record that nests deeper than Python's own limit.
+NESTED: Final = "the record nests too deeply"
+
 
 class RegistryError(Exception):
     """`{"error_code": code, "message": message}` of a registry."""

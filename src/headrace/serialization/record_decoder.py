@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.kernel.dataclass import dataclass
 from headrace.serialization.codecs import Codec, codec_of
-from headrace.serialization.errors import RegistryError, RegistryUnreachable, SerializationError
+from headrace.serialization.errors import NESTED, RegistryError, RegistryUnreachable, SerializationError
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.rules import Conditions, RuleMode
 from headrace.serialization.schema import RegisteredSchema
@@ -55,8 +55,9 @@ class RecordDecoder:
             return Decoded(value if self._native else codec.plain(value), schema, None)
         except RegistryUnreachable:
             raise
-        except (RegistryError, SerializationError) as fault:
-            return Decoded(None, schema, f"{'key' if is_key else 'value'} of topic {topic}: {fault}")
+        except (RegistryError, SerializationError, RecursionError) as fault:
+            reason = NESTED if isinstance(fault, RecursionError) else fault
+            return Decoded(None, schema, f"{'key' if is_key else 'value'} of topic {topic}: {reason}")
 
     def _codec(self, named: int | str) -> tuple[RegisteredSchema, Codec, Conditions | None]:
         known = self._known.get(named)

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pyarrow as pa
-from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from headrace.serialization.columns.lists import list_of
-from headrace.serialization.protobuf.values import is_map, message_values
+from headrace.serialization.protobuf.values import is_map, json_form, message_values
 
 _F: Final = FieldDescriptor
 _UNSIGNED_64: Final = pa.decimal128(20, 0)
@@ -70,7 +69,7 @@ def _message(descriptor: Any, within: tuple[str, ...]) -> tuple[pa.DataType, Con
 
 
 def _json(message: Any) -> str:
-    return json.dumps(json_format.MessageToDict(message, preserving_proto_field_name=True), ensure_ascii=False)
+    return json.dumps(json_form(message, original_names=True), ensure_ascii=False)
 
 
 def _field(field: Any, within: tuple[str, ...]) -> tuple[pa.DataType, Convert]:

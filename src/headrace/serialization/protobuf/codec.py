@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.plain_values import as_json, base_64
 from headrace.serialization.protobuf.built_in_files import built_in_descriptor
-from headrace.serialization.protobuf.values import message_values
+from headrace.serialization.protobuf.values import converted, message_values
 from headrace.serialization.registry_client import RegistryClient
 from headrace.serialization.schema import RegisteredSchema
 from headrace.serialization.wire_format import message_indexes, split_message_indexes
@@ -69,7 +69,7 @@ class ProtobufCodec:
         return message
 
     def decode(self, payload: bytes, indexes: bytes | None = None) -> Any:
-        return message_values(self.decode_message(payload, indexes))
+        return converted(message_values, self.decode_message(payload, indexes))
 
     def encode(self, value: Any) -> bytes:
         """A message of the same type, or what Protobuf's JSON form of it is, with the names of the fields."""

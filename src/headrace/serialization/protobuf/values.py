@@ -15,6 +15,8 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from headrace.serialization.errors import SerializationError
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MESSAGE: Final = FieldDescriptor.CPPTYPE_MESSAGE
 _ENUM: Final = FieldDescriptor.CPPTYPE_ENUM
@@ -28,12 +30,18 @@ def _duration(message: Any) -> Any:
     return timedelta(seconds=message.seconds, microseconds=message.nanos // 1000)
 
 
+def json_form(message: Message, *, original_names: bool = False) -> Any:
+    """The pool of the message knows the types of its schema, which an `Any` may hold."""
+    pool: Any = message.DESCRIPTOR.file.pool
+    return json_format.MessageToDict(message, preserving_proto_field_name=original_names, descriptor_pool=pool)
+
+
 _SPECIAL: Final[dict[str, Callable[[Any], Any]]] = {
     "google.protobuf.Timestamp": _timestamp,
     "google.protobuf.Duration": _duration,
     **dict.fromkeys(
         ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any"),
-        json_format.MessageToDict,
+        json_form,
     ),
     **{
         f"google.protobuf.{name}Value": lambda message: message.value
@@ -47,6 +55,15 @@ def message_values(message: Message) -> Any:
     if descriptor.full_name in _SPECIAL:
         return _SPECIAL[descriptor.full_name](message)
     return {field.name: _field(message, field) for field in descriptor.fields}
+
+
+def converted(convert: Callable[[Message], Any], message: Message) -> Any:
+    """Raises SerializationError for a value that has no other form: a time beyond Python's, an `Any` of an unknown
+    type, a `Value` that is not a number."""
+    try:
+        return convert(message)
+    except (TypeError, ValueError, OverflowError, json_format.Error) as fault:
+        raise SerializationError(f"a value of {message.DESCRIPTOR.full_name} cannot be read: {fault}") from fault
 
 
 def _field(message: Message, field: Any) -> Any:
