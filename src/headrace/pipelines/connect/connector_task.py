@@ -55,11 +55,14 @@ class ConnectorTask:
     def _failed(self, reason: str) -> None:
         self.trace, self.state = reason, FAILED
 
-    def stop(self) -> None:
-        """Waits until the current batch is written."""
+    def ask_to_stop(self) -> None:
         self._stopping.set()
         if self._run is not None:
             self._run.stop()
+
+    def stop(self) -> None:
+        """Waits until the current batch is written."""
+        self.ask_to_stop()
         self._thread.join(_STOP_S)
         if self._thread.is_alive():
             raise PipelineError(f"connector {self.spec.name!r} has not stopped within {_STOP_S:g} s")

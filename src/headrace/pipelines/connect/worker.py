@@ -62,8 +62,13 @@ class Worker:
             self._tasks[name] = [ConnectorTask(spec, self._runner) for spec in self.specs(name)]
 
     def _stop_tasks(self, name: str) -> None:
-        for task in self._tasks.pop(name, []):
+        tasks = self._tasks.get(name, [])
+        for task in tasks:
+            task.ask_to_stop()
+        # A task that does not stop in time raises. It stays known, so that the next request waits for it again.
+        for task in tasks:
             task.stop()
+        self._tasks.pop(name, None)
 
     def specs(self, name: str) -> list[ConnectorSpec]:
         return self.store.specs(name, self._kafka)
