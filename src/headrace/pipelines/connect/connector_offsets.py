@@ -47,6 +47,24 @@ def _partition(spec: ConnectorSpec) -> JsonObject:
     return {"filename": spec.source.text("path")} if spec.source.kind == "lines" else {"connector": spec.name}
 
 
+def by_file(
+    specs: Sequence[ConnectorSpec], entries: Sequence[Mapping[str, object]]
+) -> list[tuple[ConnectorSpec, list[Mapping[str, object]]]]:
+    """The entries of each file of a connector that has several. Raises before any of them is moved."""
+    if len(specs) == 1:
+        return [(specs[0], list(entries))]
+    found = [(spec, [entry for entry in entries if _is_of(spec, entry.get("partition"))]) for spec in specs]
+    if other := next((entry for entry in entries if not any(entry in own for _, own in found)), None):
+        raise OptionError(f"the connector has no partition {other.get('partition')}")
+    return [(spec, own) for spec, own in found if own]
+
+
+def _is_of(spec: ConnectorSpec, partition: object) -> bool:
+    if spec.source.kind != "topic":
+        return partition == _partition(spec)
+    return isinstance(partition, dict) and partition.get("kafka_topic") in spec.source.names("name")
+
+
 def alter(spec: ConnectorSpec, entries: Sequence[Mapping[str, object]]) -> None:
     """Moves the connector to these offsets. An offset of null is the beginning."""
     if spec.source.kind == "cdc":

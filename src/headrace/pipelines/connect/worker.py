@@ -192,8 +192,8 @@ class Worker:
 
     def alter_offsets(self, name: str, entries: Sequence[Mapping[str, object]]) -> None:
         with self._lock:
-            for spec in self._stopped_specs(name):
-                connector_offsets.alter(spec, entries)
+            for spec, own in connector_offsets.by_file(self._stopped_specs(name), entries):
+                connector_offsets.alter(spec, own)
 
     def reset_offsets(self, name: str) -> None:
         with self._lock:

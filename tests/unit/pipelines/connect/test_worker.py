@@ -1,4 +1,4 @@
-"""Connectors with several tasks: all of them stop, also if one takes long."""
+"""Connectors with several tasks: all of them stop, also if one takes long, and each has offsets of its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.kernel.json_values import JsonObject
 from headrace.pipelines.connect import connector_task
-from headrace.pipelines.connect.connector_store import PAUSED, ConnectorStore
+from headrace.pipelines.connect.connector_store import PAUSED, STOPPED, ConnectorStore
 from headrace.pipelines.connect.worker import Worker
 from headrace.pipelines.connectors.connector import ConnectorSpec
-from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.errors import OptionError, PipelineError
+from headrace.pipelines.lite.batch_log import BatchLog
 
 _CONFIG = {
     "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
@@ -67,3 +69,23 @@ def test_a_slow_task_keeps_no_other_task_running(tmp_path: Path, monkeypatch: py
         run.batch_written.set()
     act()
     assert worker.names() == ([] if action == "remove" else ["shop"])
+
+
+def test_offsets_of_one_table_of_several_are_altered(tmp_path: Path) -> None:
+    worker = Worker(ConnectorStore(tmp_path, "127.0.0.1:1"), lambda _: _Run(), {}, lambda _: None)
+    worker.create("shop", _CONFIG, STOPPED)
+    for spec in worker.specs("shop"):
+        log = BatchLog(spec.checkpoint)
+        for after in (None, 7):
+            log.finish(log.begin({"after": after}))
+
+    def entry(name: str, after: int) -> JsonObject:
+        return {"partition": {"connector": name}, "offset": {"after": after}}
+
+    assert worker.offsets("shop") == [entry("shop-a", 7), entry("shop-b", 7)]
+    worker.alter_offsets("shop", [entry("shop-b", 3)])
+    assert worker.offsets("shop") == [entry("shop-a", 7), entry("shop-b", 3)]
+    with pytest.raises(OptionError, match="shop-c"):
+        worker.alter_offsets("shop", [entry("shop-a", 1), entry("shop-c", 1)])
+    worker.alter_offsets("shop", worker.offsets("shop"))
+    assert worker.offsets("shop") == [entry("shop-a", 7), entry("shop-b", 3)]
