@@ -217,8 +217,8 @@ class ArrowDecoder:
             value = value if adjust is None else adjust(value)
             return value if whole else {VALUE: value}
 
-        # A condition needs the record as Python values.
-        walk = AvroWalk.of(codec.schema) if self._conditions is None else None
+        # A condition needs the record as Python values, and the walk reads bytes with their length.
+        walk = AvroWalk.of(codec.schema) if self._conditions is None and not codec.is_raw else None
         if walk is None or schema.id == self._reader.id:
             return _Version(one, walk)
         found = projection(codec.schema, self._avro, self.type)

@@ -249,6 +249,13 @@ def test_a_schema_that_is_no_record_is_one_column() -> None:
     assert rows(found) == [{"value": "a"}, {"value": None}]
 
 
+def test_the_schema_bytes_has_the_bytes_without_a_length() -> None:
+    client = Schemas()
+    schema = client.add("bytes")
+    found = ArrowDecoder(client, schema).decode(pa.array([prefixed(schema.id, b"\x04ab")], pa.binary()))
+    assert rows(found) == [{"value": b"\x04ab"}]
+
+
 def test_a_slice_of_an_array_is_decoded() -> None:
     client = Schemas()
     schema = client.add(record(field("a", "int"), field("b", "string")))

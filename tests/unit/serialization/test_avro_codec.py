@@ -35,7 +35,8 @@ def logical(kind: Any, named: str, **more: Any) -> dict[str, Any]:
 
 NOW = datetime(2026, 8, 1, 12, 30, 15, 123456, tzinfo=UTC)
 VALUES: list[tuple[Any, Any]] = [
-    ("null", None), ("boolean", True), ("boolean", False), ("string", "žluť"), ("bytes", b"\x00\xff"),
+    ("null", None), ("boolean", True), ("boolean", False), ("string", "žluť"),
+    (record(b="bytes"), {"b": b"\x00\xff"}),
     *(("int", n) for n in (0, -1, 63, 64, -64, -65, 2**31 - 1, -(2**31))),
     *(("long", n) for n in (2**63 - 1, -(2**63), 1 << 40)),
     ("double", 1.5), ("float", 0.25),
@@ -73,6 +74,16 @@ def test_the_json_form_of_a_value_encodes_to_the_same_bytes(schema: Any, value: 
     if schema == ["string", "bytes"]:
         return  # text is a string there
     assert found.encode(plain) == data
+
+
+@pytest.mark.parametrize("data", [b"", b"\x04ab", b"hello", b"x" * 300])
+def test_the_schema_bytes_has_the_bytes_without_a_length(data: bytes) -> None:
+    """The only exception in Confluent's wire format."""
+    for schema in ("bytes", {"type": "bytes"}):
+        assert codec(schema).encode(data) == data
+        assert codec(schema).decode(data) == data
+    as_text = AvroCodec(registered("bytes"), None, registered("string", 2))
+    assert as_text.decode(data) == data.decode()
 
 
 def test_a_recursive_record_is_written() -> None:

@@ -1,4 +1,8 @@
-"""Avro payloads: fastavro reads, our own writer writes."""
+"""Avro payloads: fastavro reads, our own writer writes.
+
+The schema `bytes` is the exception of Confluent's wire format: the payload is the bytes themselves, without their
+length.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from fastavro.read import SchemaResolutionError
 
 from headrace.serialization.avro.defaults import set_native_defaults
 from headrace.serialization.avro.schema import AvroSchema, parse_avro
-from headrace.serialization.avro.writer import AvroWriters, Mismatch
+from headrace.serialization.avro.writer import AvroWriters, Mismatch, long_bytes
 from headrace.serialization.errors import SerializationError
 from headrace.serialization.plain_values import as_json
 from headrace.serialization.registry_client import RegistryClient
@@ -29,6 +33,7 @@ class AvroCodec:
             resolved = parse_avro(reader, client)
             set_native_defaults(resolved)
             self._reader = resolved.root
+        self.is_raw = _is_bytes(self.schema.root)
         self._write = AvroWriters(self.schema).writer(self.schema.root)
 
     @property
@@ -36,6 +41,7 @@ class AvroCodec:
         return self.schema.record_name
 
     def decode(self, payload: bytes, _: bytes | None = None) -> Any:
+        payload = long_bytes(len(payload)) + payload if self.is_raw else payload
         data = io.BytesIO(payload)
         try:
             value = fastavro.schemaless_reader(data, self.schema.root, self._reader)
@@ -55,10 +61,22 @@ class AvroCodec:
             self._write(out, value)
         except Mismatch as mismatch:
             raise SerializationError(str(mismatch)) from None
-        return bytes(out)
+        return _without_length(out) if self.is_raw else bytes(out)
 
     def plain(self, value: Any) -> Any:
         return as_json(value)
 
     def indexes(self) -> bytes:
         return b""
+
+
+def _is_bytes(root: Any) -> bool:
+    """A decimal is a value of its own, which is written as such."""
+    return root == "bytes" or (
+        isinstance(root, dict) and root["type"] == "bytes" and root.get("logicalType") != "decimal"
+    )
+
+
+def _without_length(data: bytearray) -> bytes:
+    last = next(at for at, byte in enumerate(data) if byte < 0x80)
+    return bytes(data[last + 1 :])
