@@ -84,6 +84,6 @@ def _referenced(
         if client is None or each.name in seen:
             continue
         seen.add(each.name)
-        found = client.version(each.subject, each.version)
+        found = client.referenced(each)
         yield each.name, found.text
         yield from _referenced(found.references, client, seen)

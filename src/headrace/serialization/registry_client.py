@@ -121,6 +121,12 @@ class RegistryClient:
         key = f"/subjects/{subject}/versions/{number}"
         return self._once(key, lambda: self._version(subject, str(number)))
 
+    def referenced(self, reference: SchemaReference) -> RegisteredSchema:
+        """Also a soft-deleted version: records name their schema by its id, which such a version still has."""
+        number = f"{reference.version}?deleted=true"
+        key = f"/subjects/{reference.subject}/versions/{number}"
+        return self._once(key, lambda: self._version(reference.subject, number))
+
     def _version(self, subject: str, version: str) -> RegisteredSchema:
         answer = self.call("GET", f"/subjects/{in_path(subject)}/versions/{version}")
         return RegisteredSchema.from_json(answer, subject=subject)
@@ -160,10 +166,9 @@ class RegistryClient:
     def descriptor(self, schema: RegisteredSchema) -> bytes:
         """The FileDescriptorProto of a Protobuf schema. The registry parses the text of .proto files."""
         if schema.subject is not None and schema.version is not None:
-            path = f"/subjects/{in_path(schema.subject)}/versions/{schema.version}"
+            path = f"/subjects/{in_path(schema.subject)}/versions/{schema.version}?deleted=true&format=serialized"
         else:
-            path = f"/schemas/ids/{schema.id}"
-        path += "?format=serialized"
+            path = f"/schemas/ids/{schema.id}?format=serialized"
         found = self._once(path, lambda: RegisteredSchema.from_json(self.call("GET", path), id=schema.id))
         return base64.b64decode(found.text)
 

@@ -53,6 +53,6 @@ def _dependencies(
         if place in seen or client is None:
             continue
         seen.add(place)
-        found = client.version(*place)
+        found = client.referenced(reference)
         yield from _dependencies(found.references, client, seen)
         yield found

@@ -105,7 +105,7 @@ def _loaded(pool: DescriptorPool, client: RegistryClient, schema: RegisteredSche
     """Adds the file after its references and the built-in files that it imports."""
     for reference in schema.references:
         if not _has(pool, reference.name):
-            _loaded(pool, client, client.version(reference.subject, reference.version), reference.name)
+            _loaded(pool, client, client.referenced(reference), reference.name)
     file = descriptor_pb2.FileDescriptorProto.FromString(client.descriptor(schema))
     file.name = name
     for imported in file.dependency:
