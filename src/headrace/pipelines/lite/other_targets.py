@@ -7,13 +7,15 @@ from pathlib import Path
 from headrace.pipelines.connectors.databases import Database, DatabaseRow
 from headrace.pipelines.connectors.settings import End
 from headrace.pipelines.errors import OptionError
-from headrace.pipelines.lite.rows import DELETED, KEY, LiteBatch, LiteRow, not_in_lite, visible
+from headrace.pipelines.lite.rows import DELETED, ERROR, KEY, LiteBatch, LiteRow, not_in_lite, visible
 from headrace.pipelines.lite.spark_text import json_text
 from headrace.pipelines.plugins.api import Batch
 from headrace.pipelines.plugins.batch_ledger import write_once
 from headrace.pipelines.plugins.catalogue import open_sink
 
 _ROWS_AT_ONCE = 1_000
+# A table may have other columns that begin with an underscore, such as _id.
+_HIDDEN = (DELETED, ERROR, KEY)
 
 
 class TableTarget:
@@ -25,7 +27,7 @@ class TableTarget:
         self._place = end.place
 
     def write(self, batch: LiteBatch) -> int:
-        names = [column.name for column in batch.columns if not column.name.startswith("_")]
+        names = [column.name for column in batch.columns if column.name not in _HIDDEN]
         statement = self._database.upsert_sql(self._table, names, self._keys)
         count = 0
         with self._database.connect() as connection:

@@ -55,3 +55,19 @@ def test_flow_waits_for_a_system_that_is_away_at_its_restart(tmp_path: Path, mon
     finally:
         run.stop()
         thread.join(30)
+
+
+def test_a_table_gets_columns_that_begin_with_an_underscore(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1").write_text("a\n")
+    with sqlite3.connect(tmp_path / "out.db") as out:
+        out.execute("CREATE TABLE lines (_id TEXT PRIMARY KEY, line TEXT)")
+    file = tmp_path / "copy.yml"
+    selected = "SELECT value AS _id, value AS line FROM source"
+    text = _CONNECTOR.format(tmp_path).replace("SELECT value AS line FROM source", selected)
+    file.write_text(text.replace("table: lines", "table: lines, keys: [_id]"))
+    run = LiteRun(load_connector(file), once=True)
+    run.start()
+    run.supervise()
+    with sqlite3.connect(tmp_path / "out.db") as found:
+        assert found.execute("SELECT * FROM lines").fetchall() == [("a", "a")]
