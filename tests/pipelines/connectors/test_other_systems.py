@@ -217,6 +217,26 @@ def test_rows_and_ledger_reach_redis_in_one_transaction(
     client.close()
 
 
+def test_another_flow_may_finish_a_batch_while_one_is_written_to_redis(redis_url: str) -> None:
+    import redis
+
+    client, prefix, name = redis.Redis.from_url(redis_url), unique("people"), unique("flow")
+    others = iter(range(2))
+
+    def rows() -> Iterator[dict[str, int]]:
+        if (batch := next(others, None)) is not None:
+            client.hset(LEDGER, unique("other"), batch)
+        yield {"id": 7}
+
+    settings = {"url": redis_url, "key": "id", "as": "list", "prefix": prefix}
+    sink = RedisSink(End("redis", settings, "c.yml: to.redis"))
+    sink.write(Batch(("id",), rows), Ledger(name, 0))
+    assert client.lrange(f"{prefix}7", 0, -1) == [b'{"id":7}']
+    assert client.hget(LEDGER, name) == b"0"
+    sink.close()
+    client.close()
+
+
 def publisher(port: int) -> Any:
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from redis.client import Pipeline
 
 LEDGER: Final = "headrace:ledger"
+_ATTEMPTS: Final = 20
 _FORMS: Final = ("hash", "json", "list", "stream")
 
 
@@ -39,26 +40,33 @@ class RedisSink(Sink):
             self._client = redis.Redis.from_url(settings.text("url"), socket_timeout=30, socket_connect_timeout=10)
         except ValueError as error:
             raise OptionError(f"{settings.place}: url: {error}") from error
-        self._errors = redis.RedisError
+        self._errors, self._overtaken = redis.RedisError, redis.WatchError
 
     def write(self, batch: Batch, ledger: Ledger) -> None:
         if self._key not in batch.columns:
             names = ", ".join(name for name in batch.columns if not name.startswith("_"))
             raise OptionError(f"{self.settings.place}: key {self._key!r} is not a column; there are {names}")
-        try:
-            with self._client.pipeline(transaction=True) as transaction:
-                # EXEC fails if another process wrote the ledger since this line.
-                transaction.watch(LEDGER)
-                done = transaction.hget(LEDGER, ledger.name)
-                if done is not None and int(done) >= ledger.batch:
-                    return
-                transaction.multi()
-                for row in batch:
-                    self._add(transaction, row)
-                transaction.hset(LEDGER, ledger.name, ledger.batch)
-                transaction.execute()
-        except self._errors as error:
-            raise PipelineError(f"{self.settings.place}: {' '.join(str(error).split())}") from error
+        # All flows share the hash, so the batch of another one ends an attempt, too.
+        for last in (*[False] * (_ATTEMPTS - 1), True):
+            try:
+                self._write_once(batch, ledger)
+                return
+            except self._errors as error:
+                if last or not isinstance(error, self._overtaken):
+                    raise PipelineError(f"{self.settings.place}: {' '.join(str(error).split())}") from error
+
+    def _write_once(self, batch: Batch, ledger: Ledger) -> None:
+        with self._client.pipeline(transaction=True) as transaction:
+            # EXEC fails if another process wrote the ledger since this line.
+            transaction.watch(LEDGER)
+            done = transaction.hget(LEDGER, ledger.name)
+            if done is not None and int(done) >= ledger.batch:
+                return
+            transaction.multi()
+            for row in batch:
+                self._add(transaction, row)
+            transaction.hset(LEDGER, ledger.name, ledger.batch)
+            transaction.execute()
 
     def _add(self, transaction: Pipeline, row: Row) -> None:
         if row.get("_deleted"):
