@@ -34,6 +34,8 @@ from headrace.serialization.wire_format import framed
 Ints = npt.NDArray[np.int64]
 Headers = Iterable[tuple[str, bytes | None]]
 _PREFIX_SIZE: Final = 5
+# The answer is about the reader, and not about the record.
+_LOGIN_REFUSED: Final = 401
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class ArrowDecoder:
     def decode(
         self, values: pa.Array, headers: list[Headers | None] | None = None, *, is_key: bool = False
     ) -> DecodedColumns:
-        """`headers`: of each row, for the header form. Raises RegistryUnreachable."""
+        """`headers`: of each row, for the header form. Raises RegistryUnreachable, and
+        RegistryError if the registry refuses the login."""
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         parts: list[tuple[Ints, pa.Array, pa.Array]] = []
         alone, ids = self._by_id(values, headers)
@@ -176,6 +179,8 @@ class ArrowDecoder:
             except RegistryUnreachable:
                 raise
             except RegistryError as fault:
+                if fault.status == _LOGIN_REFUSED:
+                    raise
                 return str(fault)
             except SerializationError as fault:
                 known = str(fault)

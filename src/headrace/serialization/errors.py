@@ -1,7 +1,7 @@
 """What can go wrong between a record and its schema.
 
 RegistryError              the registry answered with an error: its code and its message
-└── RegistryUnreachable    no registry answered
+└── RegistryUnreachable    no registry answered, or it could not tell
 SerializationError         a value does not fit its schema, or bytes are not a record of theirs
 """
 

@@ -22,6 +22,8 @@ from headrace.serialization.schema import AVRO, RegisteredSchema, SchemaReferenc
 
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _MISSING_KEPT_S: Final = 10.0
+# Answers below 500 that another request may not get: time-out, too many requests.
+_NOT_NOW: Final = (408, 429)
 
 
 class RegistryClient:
@@ -185,6 +187,9 @@ class RegistryClient:
             except RegistryError as fault:
                 if fault.status == 404:
                     self._missing[key] = (time.monotonic() + _MISSING_KEPT_S, fault)
+                if not 400 <= fault.status < 500 or fault.status in _NOT_NOW:
+                    # It says nothing about the schema, so a record that names it is not bad.
+                    raise RegistryUnreachable(f"the schema registry at {self.url} answers: {fault}") from fault
                 raise
             return kept
 
