@@ -8,7 +8,7 @@ import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException, HTTPMessage, IncompleteRead
 from typing import IO, Final
 from urllib.parse import urlsplit
 
@@ -64,7 +64,12 @@ class HttpEndpoint:
             )
             try:
                 with _opener().open(request, timeout=self.timeout_s) as answer:
-                    return Answer(answer.status, dict(answer.headers.items()), answer.read(_MOST_BYTES))
+                    body_read = answer.read(_MOST_BYTES)
+                    # A read with a size does not tell when the connection ends too early. Rows of a request with a body
+                    # have arrived, whatever becomes of the answer.
+                    if body is None and answer.length and len(body_read) < _MOST_BYTES:
+                        raise IncompleteRead(body_read, answer.length)
+                    return Answer(answer.status, dict(answer.headers.items()), body_read)
             except urllib.error.HTTPError as error:
                 if error.code == 304:
                     return Answer(304, dict(error.headers.items()), b"")
