@@ -76,6 +76,14 @@ def test_the_json_form_of_a_value_encodes_to_the_same_bytes(schema: Any, value: 
     assert found.encode(plain) == data
 
 
+@pytest.mark.parametrize("branches", [("date", "timestamp-micros"), ("timestamp-micros", "date")])
+def test_a_time_in_a_union_with_a_date_keeps_its_hours(branches: tuple[str, str]) -> None:
+    kinds = {"date": logical("int", "date"), "timestamp-micros": logical("long", "timestamp-micros")}
+    found = codec(["null", *[kinds[name] for name in branches]])
+    for value in (NOW, date(2026, 8, 1), None):
+        assert found.decode(found.encode(value)) == value
+
+
 @pytest.mark.parametrize("data", [b"", b"\x04ab", b"hello", b"x" * 300])
 def test_the_schema_bytes_has_the_bytes_without_a_length(data: bytes) -> None:
     """The only exception in Confluent's wire format."""

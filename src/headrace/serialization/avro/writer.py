@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
@@ -95,6 +96,9 @@ class AvroWriters:
         write = self.writer(plain if kind == "fixed" else kind, exact=exact)
 
         def logical(out: bytearray, value: Any) -> None:
+            if exact and node["logicalType"] == "date" and isinstance(value, datetime):
+                # A datetime is a date in Python. Another branch of the union may keep its time.
+                raise Mismatch(f"{value!r} is no date")
             try:
                 converted = value if exact and isinstance(value, str) else convert(value, node)
             except (ValueError, ArithmeticError, TypeError) as fault:
