@@ -41,13 +41,11 @@ def admitted_batch(
     view = data if type(data) is memoryview else memoryview(data)
     if view.readonly:
         view = memoryview(bytearray(view))
-    if len(view) > config.max_message_bytes:
-        raise Refused(
-            ErrorCode.message_too_large,
-            f"{partition}: batch of {len(view)} bytes, max.message.bytes={config.max_message_bytes}",
-        )
+    _check_size(partition, config, len(view))
     if from_client:
         batch = admit(single_batch(view), config.rules, now_ms, from_client=True)
+        # With the topic's compression it may be larger than with the producer's.
+        _check_size(partition, config, batch.size_bytes)
     else:
         # This broker has just built this batch, so its shape and checksum are valid.
         batch = BatchView(view)
@@ -59,6 +57,14 @@ def admitted_batch(
             f"{partition}: batch of {batch.size_bytes} bytes, segment.bytes={config.segment_bytes}",
         )
     return batch
+
+
+def _check_size(partition: TopicPartition, config: LogConfig, size: int) -> None:
+    if size > config.max_message_bytes:
+        raise Refused(
+            ErrorCode.message_too_large,
+            f"{partition}: batch of {size} bytes, max.message.bytes={config.max_message_bytes}",
+        )
 
 
 def repeated_batch(

@@ -151,6 +151,15 @@ def test_too_large_batch_is_refused_without_a_change(tmp_path: Path) -> None:
     assert log.log_end_offset == 0 and log.size_bytes == 0
 
 
+def test_a_batch_that_is_too_large_in_the_topics_compression_is_refused(tmp_path: Path) -> None:
+    log = open_at(tmp_path, LogConfig(max_message_bytes=1000, compression_type="uncompressed"))
+    assert append(log, a_batch(1, value=bytes(500), codec=Codec.GZIP)) == (0, 0)
+    with pytest.raises(Fault) as refusal:
+        append(log, a_batch(1, value=bytes(100_000), codec=Codec.GZIP))
+    assert refusal.value.code is ErrorCode.message_too_large
+    assert log.log_end_offset == 1
+
+
 def patched(data: bytearray, at: int, form: str, value: int, *, sealed: bool = True) -> bytearray:
     struct.pack_into(form, data, at, value)
     if sealed:
