@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from uuid import UUID
 
@@ -76,11 +77,12 @@ def delete_topics(asked: Sequence[tuple[str | None, UUID | None]], *, enabled: b
         changes: list[TopicDeleted] = []
         by_id = {image.topic_names.get(topic_id): topic_id for _, topic_id in asked if topic_id is not None}
         doubly = {name: by_id[name] for name, _ in asked if name is not None and name in by_id}
-        for name, topic_id in dict.fromkeys(asked):
-            if topic_id in doubly.values():
+        doubly_given = set(doubly.values())
+        for (name, topic_id), times in Counter(asked).items():
+            if topic_id in doubly_given:
                 continue
             try:
-                if asked.count((name, topic_id)) > 1:
+                if times > 1:
                     kind = "id" if name is None else "name"
                     raise Refused(ErrorCode.invalid_request, f"Duplicate topic {kind}.")
                 if name in doubly:

@@ -6,11 +6,15 @@ import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
+from headrace.cluster.core.image import ClusterImage
 from headrace.controller.core.topics import NewTopic
+from headrace.controller.topic_operations import delete_topics
 from headrace.handlers.topics.delete_topics import DeleteTopics
 from headrace.kernel.errors import ErrorCode
 from headrace.security.acl.model import Operation
+from tests.support.clock import Stopwatch
 from tests.unit.controller.test_controller import Opened, run
 
 
@@ -38,3 +42,12 @@ def test_a_topic_whose_creation_waits_is_not_deleted_without_the_right(tmp_path:
         assert "orders" in cluster.image.topics
 
     run(tmp_path, use)
+
+
+def test_a_request_with_many_topics_does_not_hold_up_the_controller() -> None:
+    asked = [(None, UUID(int=at + 1)) for at in range(30_000)]
+    watch = Stopwatch()
+    results = delete_topics([*asked, asked[0]], enabled=True)(ClusterImage()).reply
+    watch.at_most(15, because="comparing each topic with every other one takes longer")
+    errors = [result.error for result in results]
+    assert errors == [ErrorCode.invalid_request] + [ErrorCode.unknown_topic_id] * 29_999

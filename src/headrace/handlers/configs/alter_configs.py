@@ -5,6 +5,7 @@ Deprecated: overrides that are not in the request are removed. Newer clients use
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar, cast
@@ -114,10 +115,11 @@ def refused_here(
 ) -> tuple[list[Resource], list[AlterConfigsResourceResponse]]:
     """(resources to forward to the controller, answers for the refused ones)."""
     keys = [(int(resource.resource_type), str(resource.resource_name)) for resource in resources]
+    times = Counter(keys)
     going: list[Resource] = []
     rows: list[AlterConfigsResourceResponse] = []
     for (kind, name), resource in zip(keys, resources, strict=True):
-        if keys.count((kind, name)) > 1:
+        if times[kind, name] > 1:
             rows.append(resource_row(kind, name, _INVALID, "Each resource must appear at most once."))
         elif kind not in NAMES:
             rows.append(resource_row(kind, name, _INVALID, f"Unknown resource type {kind}"))
