@@ -192,11 +192,21 @@ class Connection:
             return
         except OSError:
             gone = True
-        if gone:
+        if gone and not self._serves_soon():
             self.close()
         elif self._reading:
             self._reading = False
             self._loop.remove_reader(self._sock)
+
+    def _serves_soon(self) -> bool:
+        """Whether received frames wait for their turn or for the end of a throttle. They are served also if the client
+        has closed meanwhile: a producer with acks=0 closes as soon as it has sent its last record."""
+        incoming = self._incoming
+        buffer, there = incoming.buffer, incoming.end - incoming.start
+        if self._throttled is None or buffer is None or there < 4:
+            return False
+        (size,) = _read_length(buffer, incoming.start)
+        return bool(4 + size <= there)
 
     def _peek(self) -> bytes:
         return self._sock.recv(1, socket.MSG_PEEK)

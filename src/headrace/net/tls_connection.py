@@ -48,7 +48,15 @@ class Encryption(Protocol):
 
 
 class TlsConnection(Connection):
-    __slots__ = ("_again", "_encryption", "_established", "_handshakes", "_is_wrapped", "_read_wants_write")
+    __slots__ = (
+        "_again",
+        "_encryption",
+        "_established",
+        "_handshakes",
+        "_is_over",
+        "_is_wrapped",
+        "_read_wants_write",
+    )
 
     _queue: EncryptedSendQueue
     _sock: ssl.SSLSocket
@@ -87,6 +95,8 @@ class TlsConnection(Connection):
         self._is_wrapped = False
         self._established = False
         self._again = False
+        # Whether the client has sent everything.
+        self._is_over = False
         self._read_wants_write = False
 
     @property
@@ -192,7 +202,9 @@ class TlsConnection(Connection):
             self._traffic.bytes_in += received
             self._serve_frames()
         if is_over:
-            self.close()
+            self._is_over = True
+            if not self._serves_soon():
+                self.close()
         elif not self._closed and self._sock.pending():
             self._read_soon()
 
@@ -248,7 +260,12 @@ class TlsConnection(Connection):
 
     def _resume(self) -> None:
         super()._resume()
-        if not self._closed and self._reading and self._sock.pending():
+        if self._closed:
+            return
+        if self._is_over and not self._serves_soon():
+            # The client waits for this close: the socket does not say again that it has sent everything.
+            self.close()
+        elif self._reading and self._sock.pending():
             self._read_soon()
 
     def _peek(self) -> bytes:

@@ -369,6 +369,30 @@ def test_thousands_of_frames_at_once_do_not_starve_other_clients() -> None:
     run(test)
 
 
+def test_frames_that_a_client_sent_before_it_closed_are_served() -> None:
+    """A producer with acks=0 waits for no answer: it closes as soon as it has sent its last record."""
+
+    async def test() -> None:
+        served: list[bytes] = []
+
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            served.append(bytes(request))
+            if len(served) == 1000:
+                connection.throttle(50)
+            return None
+
+        async with serving(serve) as (listeners, port):
+            _, writer = await connect(port)
+            bodies = [str(number).encode() for number in range(3000)]
+            writer.write(b"".join(frame(body) for body in bodies))
+            writer.close()
+            await wait_on_loop(lambda: listeners.traffic.closed == 1, "the end of the connection")
+            assert served == bodies
+            assert listeners.pool.lent_bytes == 0
+
+    run(test)
+
+
 def test_a_failing_request_closes_only_its_connection() -> None:
     async def test() -> None:
         def serve(request: memoryview, connection: Connection) -> Reply:
