@@ -62,6 +62,7 @@ class Connection:
         "_sock",
         "_throttled",
         "_traffic",
+        "_waits_for_memory",
         "_writing",
         "authenticated",
         "claims",
@@ -117,6 +118,7 @@ class Connection:
         self._awaited = False
         self._leaving = False
         self._throttled: asyncio.Handle | None = None
+        self._waits_for_memory = False
         self._reading = True
         self._writing = False
         self._closed = False
@@ -143,7 +145,9 @@ class Connection:
     @property
     def is_in_the_middle(self) -> bool:
         """Whether the rest of a frame is missing or an answer is unread."""
-        return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and not self._awaited)
+        # While an answer is awaited or the client is throttled, the broker does not read the rest.
+        is_read = not self._awaited and (self._throttled is None or self._waits_for_memory)
+        return self._queue.size_bytes > 0 or (self._incoming.end > self._incoming.start and is_read)
 
     def logged_in(self, principal: str, *, stays_guarded: bool, claims: tuple[str, ...] = ()) -> None:
         """The login or a re-authentication has succeeded."""
@@ -260,6 +264,7 @@ class Connection:
             self._flush()
         if not self._closed and not incoming.make_room(needed):
             self.throttle(_WAIT_FOR_MEMORY_MS)
+            self._waits_for_memory = True
 
     # Answering
 
@@ -364,6 +369,7 @@ class Connection:
 
     def _unthrottle(self) -> None:
         self._throttled = None
+        self._waits_for_memory = False
         self._resume()
 
     # Ending

@@ -318,6 +318,24 @@ def test_idle_and_stalled_connections_are_closed_and_waiting_ones_are_not(monkey
     run(test)
 
 
+def test_a_throttled_client_with_further_requests_is_not_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.net.listener._SWEEP_INTERVAL_S", 0.05)
+
+    async def test() -> None:
+        def serve(request: memoryview, connection: Connection) -> Reply:
+            if request == b"first":
+                connection.throttle(500)
+            return frame(bytes(request))
+
+        async with serving(serve, ConnectionLimits(stalled_ms=100)) as (_, port):
+            reader, writer = await connect(port)
+            writer.write(frame(b"first") + frame(b"second"))
+            assert [await read_frame(reader) for _ in range(2)] == [b"first", b"second"]
+            writer.close()
+
+    run(test)
+
+
 def test_a_throttled_client_waits_and_others_do_not() -> None:
     async def test() -> None:
         served: list[bytes] = []
