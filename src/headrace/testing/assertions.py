@@ -43,7 +43,7 @@ def eventually(condition: Callable[[], T], *, within: float = 5.0, message: str 
 
 def topic_records(broker: HasBootstrap, topic: str) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """(partition, offset, key, value) of every committed record of a topic, by partition and offset."""
-    from confluent_kafka import Consumer, TopicPartition
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings = {"group.id": "headrace-assertions", "enable.auto.commit": False, "isolation.level": "read_committed"}
     quick = {"fetch.wait.max.ms": 5, "reconnect.backoff.ms": 10}  # an empty answer shows the end of a partition
@@ -53,7 +53,8 @@ def topic_records(broker: HasBootstrap, topic: str) -> list[tuple[int, int, byte
         if described.error is not None:
             raise AssertionError(f"topic {topic!r} cannot be read: {described.error.str()}")
         left = set(described.partitions)
-        consumer.assign([TopicPartition(topic, index, 0) for index in left])
+        # Not offset 0: retention may have removed it, and librdkafka would go to the end without a word.
+        consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in left])
         found = []
         while left:
             message = consumer.poll(_ASK_TIMEOUT_S)

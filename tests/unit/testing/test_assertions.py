@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from headrace.testing.assertions import assert_records, eventually, topic_text
 from headrace.testing.in_process import RunningBroker, broker
@@ -40,6 +41,20 @@ def test_a_difference_is_explained(headrace: RunningBroker, expected: list[objec
     with pytest.raises(AssertionError) as failure:
         assert_records(headrace, "orders", expected, within=0)
     assert message in str(failure.value)
+
+
+def test_records_after_deleted_ones_are_seen(headrace: RunningBroker) -> None:
+    headrace.create_topic("shortened")
+    producer = Producer({"bootstrap.servers": headrace.bootstrap, "partitioner": "consistent"})
+    for value in ("old", "kept"):
+        producer.produce("shortened", value)
+    producer.flush(10)
+    admin = AdminClient({"bootstrap.servers": headrace.bootstrap})
+    for deleted in admin.delete_records([TopicPartition("shortened", 0, 1)]).values():
+        assert deleted.result(10).low_watermark == 1
+    assert_records(headrace, "shortened", ["kept"])
+    with pytest.raises(AssertionError, match="has 1 records"):
+        assert_records(headrace, "shortened", [], within=0)
 
 
 def test_a_missing_topic_is_named() -> None:
