@@ -16,6 +16,8 @@ from typing import Final, Protocol, TypeVar
 T = TypeVar("T")
 _POLL_S: Final = 0.02
 _ASK_TIMEOUT_S: Final = 10.0
+# Not "None": a program that writes str(None) would pass for one that writes a tombstone.
+_NO_VALUE: Final = "a record without a value"
 
 
 class HasBootstrap(Protocol):
@@ -105,8 +107,10 @@ def _quoted(data: bytes | None) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
-    if value is None or isinstance(value, str):
-        return str(value)
+    if value is None:
+        return _NO_VALUE
+    if isinstance(value, str):
+        return value
     return json.dumps(value, sort_keys=True)
 
 

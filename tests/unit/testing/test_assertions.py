@@ -43,6 +43,15 @@ def test_a_difference_is_explained(headrace: RunningBroker, expected: list[objec
     assert message in str(failure.value)
 
 
+def test_the_text_none_is_no_tombstone(headrace: RunningBroker) -> None:
+    headrace.create_topic("texts")
+    producer = Producer({"bootstrap.servers": headrace.bootstrap})
+    producer.produce("texts", str(None))
+    producer.flush(10)
+    with pytest.raises(AssertionError, match=r"missing: a record without a value\n  not expected: None"):
+        assert_records(headrace, "texts", [None], within=0)
+
+
 def test_records_after_deleted_ones_are_seen(headrace: RunningBroker) -> None:
     headrace.create_topic("shortened")
     producer = Producer({"bootstrap.servers": headrace.bootstrap, "partitioner": "consistent"})
