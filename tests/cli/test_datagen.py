@@ -33,6 +33,15 @@ def test_a_plan_creates_its_topics_and_sends_its_records(headrace: Run, tmp_path
     assert values == sorted(f"order-{number}" for number in range(1, 201))
 
 
+def test_a_lost_answer_doubles_no_record(headrace: Run, running: RunningBroker, tmp_path: Path) -> None:
+    plan = tmp_path / "once.yml"
+    plan.write_text("topics: {once: {key: n, value: {n: {sequence: '{}'}}}}\n")
+    lost = running.fail("Produce", drop_answer=True, topic="once")
+    assert headrace("datagen", "run", str(plan), "--count", "5", "--fast").code == 0
+    assert lost.hits == 1
+    assert sorted(headrace("consume", "once", "-F", "%k ").out.split()) == ["1", "2", "3", "4", "5"]
+
+
 def test_dry_run_prints_what_produce_reads(headrace: Run) -> None:
     first, again = (headrace("datagen", "run", "sensors", "--dry-run", "--count", "3", "--seed", "4") for _ in range(2))
     documents = [json.loads(line) for line in first.out.splitlines()]

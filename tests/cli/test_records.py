@@ -20,6 +20,22 @@ def test_produced_lines_and_keyed_lines_are_consumed(headrace: Run, topic: str) 
     assert headrace("consume", topic, "-F", "%p/%o %k=%s\\n").out == "1/0 =one\n1/1 =two\n1/2 alice=ten\n"
 
 
+@pytest.mark.parametrize("options", [(), ("--acks", "-1")])
+def test_a_lost_answer_doubles_no_record(
+    headrace: Run, running: RunningBroker, topic: str, options: tuple[str, ...]
+) -> None:
+    lost = running.fail("Produce", drop_answer=True, topic=topic)
+    assert headrace("produce", topic, "-p", "1", *options, stdin="one\ntwo\n").code == 0
+    assert lost.hits == 1
+    assert headrace("consume", topic).out == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_records_without_all_acknowledgements(headrace: Run, topic: str, acks: str) -> None:
+    assert headrace("produce", topic, "one", "--acks", acks).code == 0
+    assert headrace("consume", topic).out == "one\n"
+
+
 def test_json_documents_have_key_headers_timestamp_and_partition(headrace: Run, topic: str) -> None:
     record = '{"key": "k", "value": {"n": 7}, "headers": {"h": "x"}, "timestamp": 1700000000000, "partition": 2}\n'
     assert headrace("produce", topic, "-F", "json", stdin=record).code == 0

@@ -25,6 +25,8 @@ _SETTINGS: Final = {
     "linger.ms": 20,
     "message.timeout.ms": 60_000,
     "acks": "all",
+    # A lost answer must not write records twice.
+    "enable.idempotence": True,
     # A call of Python for every acknowledged record would take as much time as the record itself.
     "delivery.report.only.error": True,
 }
