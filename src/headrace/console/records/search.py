@@ -44,7 +44,9 @@ class TextFilter:
     """Case-insensitive text in key, value or headers. Over bytes, unless masked fields must not be found."""
 
     def __init__(self, text: str, place: str, decoding: Decoding) -> None:
-        self._needle = text.lower().encode()
+        # bytes.lower() changes ASCII letters only. It is much faster, so only other texts are compared as characters.
+        self._fold = bytes.lower if text.isascii() else _folded
+        self._needle = self._fold(text.encode())
         self._text = text.lower()
         self._place = place
         self._decoding = decoding
@@ -52,19 +54,19 @@ class TextFilter:
     def may_match(self, batch: BatchView) -> bool:
         if not self._decoding.shows_bytes:
             return True
-        return self._needle in opened_section(batch).lower()
+        return self._needle in self._fold(opened_section(batch))
 
     def matches(self, partition: int, record: Record) -> bool:
         if not self._decoding.shows_bytes:
             return self._shown_matches(self._decoding.record(partition, record))
-        place, needle = self._place, self._needle
+        place, needle, fold = self._place, self._needle, self._fold
         return (
-            (place in ("anywhere", "key") and record.key is not None and needle in record.key.lower())
-            or (place in ("anywhere", "value") and record.value is not None and needle in record.value.lower())
+            (place in ("anywhere", "key") and record.key is not None and needle in fold(record.key))
+            or (place in ("anywhere", "value") and record.value is not None and needle in fold(record.value))
             or (
                 place in ("anywhere", "header")
                 and any(
-                    needle in name.lower().encode() or (value is not None and needle in value.lower())
+                    needle in fold(name.encode()) or (value is not None and needle in fold(value))
                     for name, value in record.headers
                 )
             )
@@ -75,6 +77,11 @@ class TextFilter:
         headers = [text for name, value in shown.headers for text in (name, value.text)]
         texts = {**places, "header": headers}.get(self._place) or [*places["key"], *places["value"], *headers]
         return any(self._text in text.lower() for text in texts)
+
+
+def _folded(data: bytes) -> bytes:
+    """Bytes without differences of case. Those that are no UTF-8 match nothing."""
+    return data.decode(errors="replace").casefold().encode()
 
 
 class CelFilter:

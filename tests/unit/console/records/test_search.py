@@ -12,9 +12,10 @@ import pytest
 from headrace.console.protection import Rejected
 from headrace.console.records import search
 from headrace.console.records.decoding import Decoding
-from headrace.console.records.search import CelFilter, Step, search_step
+from headrace.console.records.search import CelFilter, Step, TextFilter, search_step
 from headrace.records.batch import BatchView
 from headrace.records.builder import Record, build_batch
+from headrace.records.compression import Codec
 
 DECODING = Decoding("t", None)
 
@@ -50,3 +51,20 @@ def test_a_step_ends_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(None, b'{"n": 1}') for _ in range(20)]
     found = step(CelFilter("value.n == 1", DECODING), records, monkeypatch, ticks().__next__)
     assert not found.is_done and len(found.matches) == found.scanned == found.positions[0] == 4
+
+
+@pytest.mark.parametrize("text", ["Ärger", "ärger", "ÄRGER", "x-ÜBER"])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_text_beyond_ascii_is_found_in_any_case(text: str, codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A length before the text and a value that is no UTF-8 must not hide it.
+    records = [
+        Record(None, b"no"),
+        Record(None, b"\xc3" * 200 + "viel Ärger".encode(), (("x-über", "x-Über".encode()),)),
+        Record("Ärger x-über".encode(), None),
+    ]
+    batch = BatchView(memoryview(build_batch(records, codec=codec)))
+    wanted = TextFilter(text, "anywhere", DECODING)
+    assert wanted.may_match(batch)
+    found = step(wanted, records, monkeypatch, lambda: 0.0)
+    assert [shown.offset for shown in found.matches] == [1, 2]
+    assert not TextFilter("Ärgernis", "anywhere", DECODING).may_match(batch)
