@@ -48,6 +48,15 @@ def test_json_documents_have_key_headers_timestamp_and_partition(headrace: Run, 
     assert headrace("consume", topic, "--value", "hex").out == "7b226e223a377d\n"
 
 
+def test_documents_keep_headers_that_are_no_text(headrace: Run, topic: str) -> None:
+    record = '{"value": "v", "headers": [["h", "x"], {"key": "id", "base64": "/wA="}, ["h", null]], "partition": 1}\n'
+    assert headrace("produce", topic, "-F", "json", stdin=record).code == 0
+    first = headrace("consume", topic, "-o", "json")
+    assert headrace("produce", topic, "-F", "json", stdin=first.out).code == 0
+    [one, copy] = headrace("consume", topic, "-o", "json").lines
+    assert one["headers"] == copy["headers"] == [["h", "x"], {"key": "id", "base64": "/wA="}, ["h", None]]
+
+
 def test_wrong_document_is_reported_with_line_and_column(headrace: Run, topic: str) -> None:
     ran = headrace("produce", topic, "-F", "json", stdin='{"value": "fine"}\n{"value": oops}\n')
     assert ran.code == 1

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from headrace.cli.kafka_tools.support.tool import ToolFailed as Failed
 from headrace.cli.records.lines import Incoming, WrongRecord, from_document
-from headrace.cli.records.text import Decoding, Seen, document
+from headrace.cli.records.text import Decoding, Seen, document, header_document
 from headrace.cli.support.progress import Share
 
 SUFFIXES: Final = {".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson", ".csv": "csv", ".parquet": "parquet"}
@@ -51,16 +51,10 @@ class _NdjsonSink:
 
     def write(self, record: Seen) -> None:
         found = document(record, Decoding.AUTO, Decoding.AUTO)
-        found["headers"] = [_header_document(name, data) for name, data in record.headers]
         self._file.write(json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
         self._file.close()
-
-
-def _header_document(name: str, data: bytes | None) -> list[str | None] | dict[str, str]:
-    text, encoding = _encoded(data)
-    return [name, None if encoding == "null" else text] if encoding != "base64" else {"key": name, "base64": text}
 
 
 def _encoded(data: bytes | None) -> tuple[str, str]:
@@ -80,7 +74,7 @@ class _CsvSink:
 
     def write(self, record: Seen) -> None:
         (key, key_encoding), (value, value_encoding) = _encoded(record.key), _encoded(record.value)
-        headers = json.dumps([_header_document(name, data) for name, data in record.headers])
+        headers = json.dumps([header_document(name, data) for name, data in record.headers])
         where = (record.topic, record.partition, record.offset, record.timestamp_ms)
         self._writer.writerow((*where, key, value, headers, key_encoding, value_encoding))
 

@@ -103,8 +103,14 @@ def document(record: Seen, key_how: Decoding, value_how: Decoding) -> dict[str, 
             found[name] = shown
     if record.error is not None:
         found["error"] = record.error
-    found["headers"] = [[name, decode(data, Decoding.AUTO)] for name, data in record.headers]
+    found["headers"] = [header_document(name, data) for name, data in record.headers]
     return found
+
+
+def header_document(name: str, data: bytes | None) -> list[object] | dict[str, str]:
+    if data is None or _is_text(data):
+        return [name, decode(data, Decoding.AUTO)]
+    return {"key": name, "base64": base64.b64encode(data).decode()}
 
 
 def _is_text(data: bytes) -> bool:
