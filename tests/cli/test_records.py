@@ -65,6 +65,15 @@ def test_wrong_document_is_reported_with_line_and_column(headrace: Run, topic: s
     assert "line 1: unknown field 'valeu'" in ran.err
 
 
+def test_large_values_of_a_csv_file_are_imported(headrace: Run, topic: str) -> None:
+    large = "x" * 200_000
+    assert headrace("produce", topic, "-p", "0", stdin=f"small\n{large}\n").code == 0
+    assert headrace("consume", topic, "--to", "large.csv").code == 0
+    ran = headrace("produce", topic, "--file", "large.csv")
+    assert ran.code == 0, ran.err
+    assert headrace("consume", topic).out.split() == ["small", large, "small", large]
+
+
 @pytest.mark.parametrize("ending", ["ndjson", "csv", "parquet"])
 def test_exported_records_are_imported_unchanged(headrace: Run, topic: str, ending: str) -> None:
     stdin = (

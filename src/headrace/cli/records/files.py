@@ -30,6 +30,8 @@ _COLUMNS: Final = (
     "topic", "partition", "offset", "timestamp", "key", "value", "headers", "key_encoding", "value_encoding",
 )  # fmt: skip
 _PARQUET_ROWS: Final = 20_000
+# Python's default is 128 KiB, and the values of an export may be as large as records may be.
+_LARGEST_FIELD: Final = 2**31 - 1
 
 
 def kind_of(path: Path) -> str:
@@ -153,6 +155,7 @@ class Export:
 
 def read_csv(path: Path, share: Share) -> Iterator[Incoming]:
     size = max(1, path.stat().st_size)
+    csv.field_size_limit(_LARGEST_FIELD)
     with path.open("rb") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""), strict=True)
         try:
