@@ -193,6 +193,14 @@ def test_a_huge_record_is_listed_by_its_beginning_shown_in_part_and_downloaded_w
     assert fetch_json(f"{base}/search?q=small")["matched"] == 1
 
 
+def test_a_copy_has_the_key_of_the_record(scene: Scene) -> None:
+    """JSON with other blanks would be another key: in another partition, and for compaction."""
+    topic = scene.topic()
+    scene.produce(topic, ('{"id":1,"at":1.10}', "v"))
+    form = status_of(scene.page(f"/topics/{topic}/produce?copy=0:0"))[1]
+    assert ' name="key" class="mono" value="{&#34;id&#34;:1,&#34;at&#34;:1.10}"' in form
+
+
 def test_masked_fields_are_in_no_page_search_export_or_download(scene: Scene) -> None:
     topic = scene.topic()
     scene.produce(topic, ("k", '{"card": {"number": "4111222", "type": "visa"}}'), ("k", "4111222 as text"))

@@ -114,7 +114,7 @@ async def _copied(visit: Visit, topic: str) -> Copied:
     origin = next((value.text for name, value in shown.headers if name == _ORIGIN), topic)
     texts = {
         "topic": origin,
-        "key": _editable(shown.key),
+        "key": _exact_key(shown.key, found.key),
         "key_form": _form_of(shown.key),
         "value": _editable(shown.value),
         "value_form": _form_of(shown.value),
@@ -127,6 +127,11 @@ async def _copied(visit: Visit, topic: str) -> Copied:
 
 def _editable(shown: Shown) -> str:
     return "" if shown.kind == NULL else shown.pretty
+
+
+def _exact_key(shown: Shown, data: bytes | None) -> str:
+    """Not formatted: other blanks would make another key."""
+    return data.decode() if data is not None and _form_of(shown) == "json" else _editable(shown)
 
 
 def _form_of(shown: Shown) -> str:
