@@ -14,6 +14,19 @@ from tests.cli.conftest import Run, environment
 from tests.support.clock import wait_for
 
 
+def test_a_group_reads_on_from_its_offsets(headrace: Run, topic: str) -> None:
+    group = f"readers-of-{topic}"
+    assert headrace("produce", topic, "-p", "0", stdin="a\nb\nc\n").code == 0
+    assert headrace("consume", topic, "-g", group, "-n", "2").out == "a\nb\n"
+    assert headrace("consume", topic, "-g", group, "-n", "1").out == "c\n"
+    assert headrace("consume", topic, "-g", group).out == ""
+    assert headrace("produce", topic, "-p", "0", stdin="d\n").code == 0
+    assert headrace("consume", topic, "-g", group, "-f", "-n", "1").out == "d\n"
+    lag = headrace("groups", "lag", group, "-o", "json").json
+    assert next(row for row in lag if row["partition"] == 0)["position"] == 4
+    assert headrace("consume", topic, "-g", group, "--from", "beginning", "-n", "1").out == "a\n"
+
+
 def test_lag_reset_and_delete_of_a_group(headrace: Run, topic: str) -> None:
     group = f"g-{topic}"
     headrace("produce", topic, "a", "b", "c", "-p", "0")

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.facts.topic_facts import leaders_of
+from headrace.cli.kafka_tools.support.group_offsets import committed
 from headrace.cli.records.filter import WrongFilter, compile_filter
 from headrace.cli.records.reader import Span, read
 from headrace.cli.records.text import Decoding, Seen, document, template
@@ -66,7 +67,10 @@ def consume(
     only_count: Annotated[bool, typer.Option("--only-count", "-c", help="Print only the number of records.")] = False,
     rates: Annotated[bool, typer.Option("--rates", help="Print records and bytes per second, every second.")] = False,
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as this group and commit its offsets.")
+        str | None,
+        typer.Option(
+            "--group", "-g", help="Read as this group, on from its offsets unless --from is given, and commit them."
+        ),
     ] = None,
     idle: Annotated[
         float | None, typer.Option("--idle", min=0.1, help="Stop after this many seconds without a new record.")
@@ -119,7 +123,9 @@ def consume(
         chosen = sorted(p for p in known if not partition or p.partition in partition)
         if partition and (missing := set(partition) - {p.partition for p in chosen}):
             raise typer.BadParameter(f"--partition {min(missing)}: {', '.join(topics)} has no such partition")
-        return await _spans(client, chosen, start, stop, READ_UNCOMMITTED if uncommitted else READ_COMMITTED)
+        spans = await _spans(client, chosen, start, stop, READ_UNCOMMITTED if uncommitted else READ_COMMITTED)
+        # From the beginning the group would read its records again, and its offsets would go back.
+        return spans if group is None or since is not None else await _from_group(client, group, spans)
 
     spans = connected(bootstrap, plan, timeout=timeout)
     _explain_nothing(start, spans, since, follow=follow, until=until)
@@ -205,6 +211,19 @@ async def _spans(
     else:
         last = await offset_at(client, partitions, stop, isolation_level=isolation)
     return {p: Span(first[p], last[p]) for p in partitions}
+
+
+async def _from_group(
+    client: ClusterClient, group: str, spans: Mapping[TopicPartition, Span]
+) -> dict[TopicPartition, Span]:
+    """The spans from the committed offsets on. Partitions without one keep their start."""
+    known = await committed(client, group)
+    found = dict(spans)
+    for partition, span in spans.items():
+        if partition in known:
+            at = known[partition].offset
+            found[partition] = Span(at if span.end is None else min(max(at, span.start), span.end), span.end)
+    return found
 
 
 def _by_schema(records: Iterator[Seen], registry: str | None, where: str | None) -> Iterator[Seen]:
