@@ -147,9 +147,8 @@ def produce(
     encode = _encoding(topic, schemas, strategy, record_name, registry_client, in_header=schema_in_header)
     # A lost answer must not write records twice. librdkafka permits it with acks=all only.
     once = "true" if acks in ("all", "-1") else "false"
-    settings = {
-        "acks": acks, "enable.idempotence": once, "compression.type": compression, **librdkafka_settings(bootstrap),
-    }  # fmt: skip
+    chosen = {"acks": acks, "enable.idempotence": once, "compression.type": compression}
+    settings = {**chosen, **librdkafka_settings(bootstrap)}
     sender = _Sender(address, topic, settings, dry_run, count)
     with progress("sending", share=share, unit="records", shown=not typed) as advance:
         for record in _paced(records, rate):
