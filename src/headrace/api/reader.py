@@ -128,8 +128,8 @@ class GroupReader(Generic[T]):
                     return
 
     def _next_messages(self, wait_s: float) -> list[Message]:
-        """Without a first message whose partition was taken away while the others were fetched. Whoever has it now,
-        perhaps this reader again, begins at the committed offset: that message comes again."""
+        """Without a first message whose partition was taken away while the others were fetched. The reader that
+        has it now, perhaps this one again, begins at the committed offset: that message comes again."""
         first = self.consumer.poll(wait_s)
         if first is None:
             return []

@@ -70,7 +70,7 @@ def play(joining: Any, scenario: Callable[[Member, MemoryLog], Any]) -> None:
     "joining", [replace(CONSUMER, topic_regex="orders-.*"), replace(CONSUMER, topic_names=("orders-eu", "orders-us"))]
 )
 def test_a_new_topic_is_assigned_although_the_first_heartbeat_after_it_was_not_written(joining: Any) -> None:
-    """Otherwise nobody would read it until topics are created or deleted again."""
+    """Otherwise no member would read it until topics are created or deleted again."""
 
     async def scenario(member: Member, log: MemoryLog) -> None:
         log.refuses_with = FEW_REPLICAS
