@@ -51,8 +51,9 @@ _LOCAL: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-# A local session runs short jobs. A long, heavy job needs the full compiler.
-_QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+# A local session runs short jobs. A long, heavy job needs the full compiler. With one compiler Java reserves 48 MB for
+# code instead of 240. Spark compiles code for each plan, and a JVM whose space for code is full ends.
+_QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto"
 # When a query with foreachBatch stops or fails, Spark searches the Python traceback with a pattern that recurses for
 # every character. A stack of 1 MB overflows at 2,000 characters, and StackOverflowError hides the reason. 16 MB are
 # enough for 20,000. The memory is only reserved, not used.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from headrace.pipelines import session
 from headrace.pipelines.errors import PipelineError
+from headrace.pipelines.spark.java import find_java
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,16 @@ def test_spark_uses_tcp_if_the_socket_path_is_too_long(monkeypatch: pytest.Monke
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     assert session._unix_sockets() == {}
+
+
+def test_a_local_session_has_as_much_space_for_code_as_java_gives_by_default() -> None:
+    def space(*options: str) -> int:
+        command = [str(find_java().home / "bin" / "java"), *options, "-XX:+PrintFlagsFinal", "-version"]
+        flags = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        return next(int(line.split()[3]) for line in flags.splitlines() if "ReservedCodeCacheSize" in line)
+
+    options = session.settings_for("local[1]")["spark.driver.extraJavaOptions"].split()
+    assert space(*(option for option in options if option.startswith("-XX:"))) >= space()
 
 
 def test_a_jvm_that_does_not_start_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
